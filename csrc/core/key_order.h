@@ -1,0 +1,101 @@
+// value -> ordered unsigned key. NaN, zero, largest and magnitude live in this file and nowhere else.
+//
+// A key is as wide as its value, and a larger key is always the better element: a select loop compares
+// unsigned integers and knows nothing of dtypes or flags. Equal values have equal keys (-0 and +0, all
+// NaNs), so a key cannot be decoded; outputs are copied from the input.
+//
+// The order is data, not code: a few masks that a kernel takes by value. Code is instantiated for the
+// eight combinations of width and integer | floating.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "core/problem.h"
+
+#ifdef __CUDACC__
+#define GPUTOPK_HOST_DEVICE __host__ __device__ __forceinline__
+#else
+#define GPUTOPK_HOST_DEVICE inline
+#endif
+
+namespace gputopk {
+
+template <class Bits_, bool kFloating_>
+struct KeyOrder {
+  using Bits = Bits_;
+  static constexpr bool kFloating = kFloating_;
+  static constexpr int kBits = 8 * sizeof(Bits);
+
+  Bits signed_mask;    // the sign bit where a set sign means "negate", else 0
+  Bits offset;         // moves the smallest value of the order to key 0 or above
+  Bits max_magnitude;  // floating: the largest magnitude that is not NaN
+  Bits flip;           // all ones when the smallest are wanted
+
+  GPUTOPK_HOST_DEVICE Bits operator()(Bits bits) const {
+    using Signed = std::make_signed_t<Bits>;
+    // All ones where the value is negated, by an arithmetic shift of its sign.
+    const Bits negate = static_cast<Bits>(static_cast<Signed>(bits & signed_mask) >> (kBits - 1));
+    if constexpr (kFloating) {
+      // Sign and magnitude to two's complement: -0 and +0 meet at `offset`.
+      constexpr Bits kMagnitude = static_cast<Bits>(static_cast<Bits>(~Bits{0}) >> 1);
+      const Bits magnitude = bits & kMagnitude;
+      const Bits ordered = static_cast<Bits>(static_cast<Bits>((magnitude ^ negate) - negate) + offset);
+      const Bits key = magnitude > max_magnitude ? static_cast<Bits>(~Bits{0}) : ordered;
+      return key ^ flip;
+    } else {
+      return static_cast<Bits>(static_cast<Bits>((bits ^ negate) - negate) + offset) ^ flip;
+    }
+  }
+};
+
+// The bits of the largest magnitude that is not NaN: infinity, or 448 in float8_e4m3fn, which has none.
+constexpr uint64_t max_magnitude_bits(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat8E4M3: return 0x7E;
+    case DType::kFloat8E5M2: return 0x7C;
+    case DType::kFloat16: return 0x7C00;
+    case DType::kBFloat16: return 0x7F80;
+    case DType::kFloat32: return 0x7F800000;
+    case DType::kFloat64: return 0x7FF0000000000000;
+    default: return 0;
+  }
+}
+
+constexpr bool is_signed_integer(DType dtype) {
+  return dtype == DType::kInt8 || dtype == DType::kInt16 || dtype == DType::kInt32 || dtype == DType::kInt64;
+}
+
+template <class Bits, bool kFloating>
+KeyOrder<Bits, kFloating> make_key_order(DType dtype, bool largest, bool magnitude) {
+  constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
+  KeyOrder<Bits, kFloating> order{};
+  if (kFloating) {
+    order.signed_mask = magnitude ? Bits{0} : kSign;
+    order.offset = kSign;
+  } else {
+    // |INT_MIN| is 2^(bits-1), which fits the unsigned key, so it is the largest magnitude.
+    order.signed_mask = magnitude && is_signed_integer(dtype) ? kSign : Bits{0};
+    order.offset = !magnitude && is_signed_integer(dtype) ? kSign : Bits{0};
+  }
+  order.max_magnitude = static_cast<Bits>(max_magnitude_bits(dtype));
+  order.flip = largest ? Bits{0} : static_cast<Bits>(~Bits{0});
+  return order;
+}
+
+// Calls visitor(KeyOrder) with the one of the eight instances that serves the dtype.
+template <class Visitor>
+auto visit_key_order(DType dtype, bool largest, bool magnitude, Visitor&& visitor) {
+  const auto visit_width = [&](auto floating) {
+    constexpr bool kFloating = decltype(floating)::value;
+    switch (dtype_bytes(dtype)) {
+      case 1: return visitor(make_key_order<uint8_t, kFloating>(dtype, largest, magnitude));
+      case 2: return visitor(make_key_order<uint16_t, kFloating>(dtype, largest, magnitude));
+      case 4: return visitor(make_key_order<uint32_t, kFloating>(dtype, largest, magnitude));
+      default: return visitor(make_key_order<uint64_t, kFloating>(dtype, largest, magnitude));
+    }
+  };
+  return is_floating(dtype) ? visit_width(std::true_type{}) : visit_width(std::false_type{});
+}
+
+}  // namespace gputopk

@@ -1,0 +1,25 @@
+// The CPU algorithm: a running threshold, a vectorised compare in front of it, rows over threads, and one
+// long row split over threads. Same key order and tie rule as CUDA, so the same answers to the bit.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/problem.h"
+
+namespace gputopk::cpu {
+
+// Runs body(begin, end, context) over [begin, end) in chunks of at least `grain`, on the caller's thread pool.
+using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain,
+                             void (*body)(int64_t begin, int64_t end, void* context), void* context);
+
+// Bytes of workspace for `topk` on up to `threads` threads: O(k) a thread and a small buffer.
+size_t workspace_bytes(const Problem& problem, int threads);
+
+// Fills buffers.values and buffers.indices. 1 <= k <= cols, rows >= 1. Does not throw or allocate.
+void topk(const Problem& problem, const Buffers& buffers, int threads, ParallelFor parallel_for);
+
+// The plan in one line: split by rows or within rows, threads, vector width.
+const char* describe(const Problem& problem, int threads, char* text, size_t text_bytes);
+
+}  // namespace gputopk::cpu
