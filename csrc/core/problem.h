@@ -79,6 +79,13 @@ constexpr int dtype_bytes(DType dtype) {
   }
 }
 
+// Bits that hold every number up to `value`.
+constexpr int bit_width(uint64_t value) {
+  int bits = 0;
+  for (; value > 0; value >>= 1) ++bits;
+  return bits;
+}
+
 constexpr bool is_floating(DType dtype) { return dtype >= DType::kFloat8E4M3; }
 
 constexpr const char* dtype_name(DType dtype) {

@@ -1,0 +1,119 @@
+# One command a chore; `make` lists them. CMakeLists.txt says what is built, requirements.txt what is installed.
+#
+#   PYTHON=python3.12    the Python to make the virtual environment with
+#   VENV=none            make none and install nothing: use PYTHON, which has torch, as it is
+#   FORCE_CUDA=1, FORCE_CPU=1, CUDA_HOME, TORCH_CUDA_ARCH_LIST, MAX_JOBS, DEBUG=1: see CONTRIBUTING.md
+#   ARGS="..."           passed on to the program that demo, test, bench or gpu-test runs
+
+PYTHON ?= python3
+VENV ?= .venv
+BUILD ?= build
+ARGS ?=
+SHELL := /bin/bash
+.SHELLFLAGS := -ec
+
+ifeq ($(VENV),none)
+PY := $(PYTHON)
+INSTALLED := check-tools
+else
+PY := $(abspath $(VENV))/bin/python
+INSTALLED := $(VENV)/.requirements.txt
+export PATH := $(abspath $(VENV))/bin:$(PATH)
+endif
+ifdef MAX_JOBS
+export CMAKE_BUILD_PARALLEL_LEVEL := $(MAX_JOBS)
+endif
+export FORCE_CUDA FORCE_CPU CUDA_HOME TORCH_CUDA_ARCH_LIST DEBUG
+export PYTHONPATH := $(CURDIR)
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test bench lint format gpu-test wheel build cuda clean check-tools
+
+help:
+	@echo "make demo      nearest neighbours in real images, checked and timed against torch.topk"
+	@echo "make test      everything that can run on this machine"
+	@echo "make bench     timings against torch.topk"
+	@echo "make lint      ruff and clang-format; 'make format' applies them"
+	@echo "make gpu-test  the GPU tests, recorded; needs a GPU and nvcc"
+	@echo "make wheel     a wheel in dist/"
+	@echo "make build     the libraries, in torch_topk/lib; 'make cuda' the CUDA one whatever the machine"
+	@echo "make clean     removes all that was built, and keeps $(VENV)"
+
+demo: build
+	@$(PY) -m torch_topk.demo $(ARGS)
+
+test: build
+	@$(PY) -m pytest -q tests $(ARGS)
+
+bench: build
+	@$(PY) bench/bench_topk.py $(ARGS)
+
+gpu-test: cuda
+	@$(PY) tests/gpu_record.py run $(ARGS)
+
+CPP_FILES = find csrc tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu'
+
+lint: $(INSTALLED)
+	@ruff check .
+	@ruff format --check .
+	@$(CPP_FILES) | xargs clang-format --dry-run -Werror
+
+format: $(INSTALLED)
+	@ruff check --fix .
+	@ruff format .
+	@$(CPP_FILES) | xargs clang-format -i
+
+wheel: $(INSTALLED)
+	@$(PY) -m pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
+	@ls dist/*.whl
+
+# The libraries ----------------------------------------------------------------------------------------
+
+CONFIGURE = cmake --log-level=NOTICE -S . -B $(BUILD) -G Ninja -DPYTHON=$(PY) >/dev/null
+
+# The CUDA library takes minutes to build, so it is, unasked, only where a GPU can run it; where it is not,
+# a library that `make cuda` built stays.
+build: $(INSTALLED)
+	@if [ "$(FORCE_CPU)" = 1 ] || [ "$(FORCE_CUDA)" = 1 ]; then \
+	  $(CONFIGURE); target=all; \
+	elif nvidia-smi -L >/dev/null 2>&1; then \
+	  $(CONFIGURE) -DGPUTOPK_CUDA=AUTO; target=all; \
+	elif [ -f $(BUILD)/CMakeCache.txt ]; then \
+	  $(CONFIGURE); target=gputopk; \
+	else \
+	  $(CONFIGURE) -DGPUTOPK_CUDA=OFF; target=gputopk; \
+	fi; \
+	cmake --build $(BUILD) --target $$target
+
+cuda: $(INSTALLED)
+	@$(CONFIGURE) -DGPUTOPK_CUDA=ON
+	@cmake --build $(BUILD)
+
+clean:
+	rm -rf $(BUILD) dist *.egg-info torch_topk/lib demo_out
+
+# The environment --------------------------------------------------------------------------------------
+
+# `pip install` from requirements.txt, once for each content of that file. A Python without ensurepip, as
+# Debian's is without python3-venv, lends its own pip.
+$(VENV)/.requirements.txt: requirements.txt | check-tools
+	@if ! [ -x $(PY) ]; then \
+	  echo "Making the virtual environment $(VENV)"; \
+	  $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV); }; \
+	fi; \
+	if ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	  lent=$$($(PYTHON) -c 'import os, pip; print(os.path.dirname(os.path.dirname(pip.__file__)))' 2>/dev/null) || \
+	    { rm -rf $(VENV); echo "Missing pip: install python3-venv (apt install python3-venv)." >&2; exit 1; }; \
+	  PYTHONPATH=$$lent $(PY) -m pip install -q --ignore-installed pip==26.3; \
+	fi; \
+	echo "Installing requirements.txt into $(VENV)"; \
+	$(PY) -m pip install -q -r requirements.txt; \
+	cp requirements.txt $@
+
+check-tools:
+	@command -v $(PYTHON) >/dev/null || \
+	  { echo "Missing Python: install python3, 3.10 or newer (apt install python3 python3-venv)." >&2; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "$(PYTHON) is too old: install Python 3.10 or newer and say make PYTHON=python3.10." >&2; exit 1; }
+	@command -v $${CXX:-g++} >/dev/null || \
+	  { echo "Missing g++: install a C++17 compiler (apt install g++)." >&2; exit 1; }

@@ -1,0 +1,257 @@
+"""The points that the benches time: shapes, inputs and dtypes, with goals and the best known results as data.
+
+A point is one top-k request on a named input of tests/inputs.py. `point_set(name)` gives a list of them:
+
+    smoke     a few seconds on any device: does the harness work, is every result right
+    goals     CUDA: the table of goals, with the best library known for each line
+    air       CUDA: the goals of AIR top-k alone
+    grid      CUDA: rows 1..16384, cols 2^8..2^30, k 1..2^20, then inputs, then dtypes
+    cpu       the CPU goals (times as fast as torch.topk) and a CPU grid
+    callers   the shapes that samplers, indexers, routers, sparsifiers and rerankers call with
+
+Every `x_floor` is relative to one read of the input in the same run, every `x_torch` to torch.topk in the
+same run; there are no absolute times here.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+
+MAX_ELEMENTS = 2**30  # rows x cols of any grid point: 4 GiB of float32
+CPU_MAX_ELEMENTS = 2**22  # of the CPU grid: torch.topk takes up to some tenths of a second
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What a point is to reach, and who is best today."""
+
+    x_floor: float | None = None  # at most this many times the one-read floor
+    x_torch: float | None = None  # at least this many times as fast as torch.topk
+    algorithm: str = "auto"  # the algorithm that is held to it
+    best_library: str | None = None
+    best_x_floor: float | None = None  # of that library, measured on an H200
+
+
+@dataclass(frozen=True)
+class Point:
+    """One top-k request over the last dim of a [rows, cols] tensor."""
+
+    rows: int
+    cols: int
+    k: int
+    input: str = "normal"
+    dtype: str = "float32"
+    sorted: bool = False
+    largest: bool = True
+    magnitude: bool = False
+    index_dtype: str | None = None  # None: int64
+    algorithms: tuple[str, ...] = ("auto",)
+    goal: Goal | None = None
+    label: str = ""
+
+    @property
+    def elements(self) -> int:
+        return self.rows * self.cols
+
+    @property
+    def data_key(self) -> tuple[str, int, int, str]:
+        """Points with equal keys are timed on the same tensor."""
+        return (self.input, self.rows, self.cols, self.dtype)
+
+
+# --- goals on CUDA: float32, unsorted -------------------------------------------------------------
+
+# (input, rows, cols, k, best library, its x floor, goal as x floor)
+_GOALS: tuple[tuple[str, int, int, int, str, float, float], ...] = (
+    ("normal", 1, 2**15, 256, "FlashInfer clusters", 6.1, 3.5),
+    ("normal", 1, 2**20, 32, "RAFT radix 11 bits", 7.7, 3.0),
+    ("normal", 1, 2**20, 2048, "RAFT radix", 9.5, 3.3),
+    ("normal", 1, 2**20, 32768, "RAFT radix", 14.0, 5.0),
+    ("normal", 1, 2**25, 256, "RAFT radix", 2.8, 1.35),
+    ("normal", 1, 2**25, 2**20, "RAFT radix", 17.0, 3.0),
+    ("normal", 1, 2**28, 32, "RAFT radix", 2.3, 1.08),
+    ("normal", 1, 2**28, 32768, "RAFT radix", 2.3, 1.15),
+    ("normal", 1, 2**28, 2**20, "RAFT radix", 7.3, 1.6),
+    ("normal", 1, 2**30, 2048, "RAFT radix", 2.2, 1.05),
+    ("twelve_bit_random", 1, 2**28, 256, "RAFT warpsort", 6.6, 1.1),
+    ("all_equal", 1, 2**28, 32768, "CUB DeviceTopK", 432.0, 1.15),
+    ("increasing", 1, 2**28, 256, "RAFT radix", 3.4, 1.1),
+    ("normal", 100, 2**15, 2048, "FlashInfer", 4.5, 2.2),
+    ("normal", 100, 2**20, 256, "FlashInfer clusters", 3.1, 1.2),
+    ("normal", 100, 2**20, 32768, "RAFT", 6.0, 1.8),
+    ("all_equal", 100, 2**20, 256, "RAFT warpsort", 5.0, 1.3),
+    ("normal", 64, 131072, 2048, "FlashInfer clusters", 4.1, 1.6),
+    ("normal", 4096, 4096, 64, "RAFT radix", 5.5, 1.6),
+    ("normal", 8192, 256, 8, "RAFT warp", 5.1, 1.8),
+    ("normal", 10000, 10000, 100, "FlashInfer clusters", 4.1, 1.4),
+)
+
+# (input, rows, cols, goal as x floor), k = 2048
+_AIR_GOALS: tuple[tuple[str, int, int, float], ...] = (
+    ("normal", 1, 2**28, 2.15),
+    ("uniform", 1, 2**28, 2.6),
+    ("increasing", 1, 2**28, 2.6),
+    ("twelve_bit_random", 1, 2**28, 3.3),
+    ("all_equal", 1, 2**28, 3.3),
+    ("ones_with_four_outliers", 1, 2**28, 3.3),
+    ("normal", 100, 2**20, 2.6),
+)
+
+
+def _goals() -> list[Point]:
+    return [
+        Point(rows, cols, k, name, goal=Goal(x_floor=goal, best_library=library, best_x_floor=best))
+        for name, rows, cols, k, library, best, goal in _GOALS
+    ]
+
+
+def _air() -> list[Point]:
+    return [
+        Point(rows, cols, 2048, name, algorithms=("air",), goal=Goal(x_floor=goal, algorithm="air"))
+        for name, rows, cols, goal in _AIR_GOALS
+    ]
+
+
+# --- the CUDA grid --------------------------------------------------------------------------------
+
+GRID_ROWS = (1, 16, 100, 1024, 16384)
+GRID_COLS = (2**8, 2**11, 2**13, 2**15, 2**17, 2**20, 2**22, 2**25, 2**28, 2**30)
+GRID_KS = (1, 16, 256, 2048, 32768, 2**20)
+GRID_INPUTS = (
+    "normal",
+    "uniform",
+    "increasing",
+    "decreasing",
+    "all_equal",
+    "ones_with_four_outliers",
+    "twelve_bit_random",
+    "ten_bit_prefix",
+    "few_distinct",
+    "winners_in_one_subrange",
+)
+GRID_DTYPES = (
+    "float16", "bfloat16", "float64", "int8", "uint8", "int16", "int32", "int64",
+    "bool", "uint16", "uint32", "uint64", "float8_e4m3fn", "float8_e5m2",
+)  # fmt: skip
+# Where the inputs and dtypes are varied: one shape of each kind.
+_GRID_SHAPES = ((1, 2**15, 256), (1, 2**20, 2048), (1, 2**28, 2048), (100, 2**20, 256), (1024, 65536, 512),
+                (4096, 4096, 64), (8192, 256, 8))  # fmt: skip
+
+
+def cross(
+    rows: Iterable[int],
+    cols: Iterable[int],
+    ks: Iterable[int],
+    inputs: Iterable[str] = ("normal",),
+    dtypes: Iterable[str] = ("float32",),
+    max_elements: int = MAX_ELEMENTS,
+    **fields: object,
+) -> list[Point]:
+    """Every combination of at most max_elements with k <= cols; points on the same data are neighbours."""
+    return [
+        replace(Point(r, c, k, name, dtype), **fields)
+        for dtype, name, r, c, k in itertools.product(dtypes, inputs, rows, cols, ks)
+        if k <= c and r * c <= max_elements and r * k <= 2**26
+    ]
+
+
+def _grid() -> list[Point]:
+    points = cross(GRID_ROWS, GRID_COLS, GRID_KS)
+    for rows, cols, k in _GRID_SHAPES:
+        points += cross((rows,), (cols,), (k,), inputs=GRID_INPUTS[1:])
+        points += cross((rows,), (cols,), (k,), dtypes=GRID_DTYPES)
+    return points
+
+
+# --- CPU ------------------------------------------------------------------------------------------
+
+# (rows, cols, k, goal as times as fast as torch.topk)
+_CPU_GOALS = (
+    (1, 2**24, 1000, 15.0),
+    (32, 50257, 50, 8.0),
+    (1000, 10000, 100, 6.0),
+    (10000, 1000, 10, 6.0),
+    (8192, 256, 8, 6.0),
+)
+_CPU_GRID_INPUTS = ("normal", "increasing", "decreasing", "all_equal")
+
+
+def _cpu() -> list[Point]:
+    points = [
+        Point(rows, cols, k, sorted=True, goal=Goal(x_torch=goal)) for rows, cols, k, goal in _CPU_GOALS
+    ]
+    not_slower = Goal(x_torch=1.0)
+    return points + cross(
+        (1, 32, 1024),
+        (2**6, 2**10, 2**14, 2**18, 2**22),
+        (1, 8, 64, 1024, 2**14),
+        inputs=_CPU_GRID_INPUTS,
+        max_elements=CPU_MAX_ELEMENTS,
+        sorted=True,
+        goal=not_slower,
+    )
+
+
+# --- callers --------------------------------------------------------------------------------------
+
+
+def _callers() -> list[Point]:
+    points: list[Point] = []
+    for rows, cols in itertools.product((1, 32, 256), (32000, 50257, 128256, 151936, 262144)):
+        for dtype, k in (("float32", 50), ("bfloat16", 50), ("float32", 100)):
+            points.append(Point(rows, cols, k, dtype=dtype, sorted=True, label="logits"))
+    for rows, cols, k in itertools.product((1, 64, 512), (8192, 65536, 262144), (512, 2048)):
+        points.append(Point(rows, cols, k, index_dtype="int32", label="attention indexer"))
+    for rows, cols, k in ((1, 128, 8), (64, 256, 8), (4096, 64, 6), (16384, 256, 8), (100000, 512, 16)):
+        points.append(Point(rows, cols, k, sorted=True, label="MoE router"))
+    for cols in (2**18, 6_553_600):
+        for permille in (1, 10):
+            points.append(
+                Point(
+                    1, cols, cols * permille // 1000, magnitude=True, index_dtype="int32", label="gradients"
+                )
+            )
+    points.append(Point(100_000, 4096, 32, magnitude=True, index_dtype="int32", label="gradients (DeMo)"))
+    for rows, cols, k in ((1000, 100, 10), (1000, 1000, 100), (10000, 1000, 100), (1000, 10000, 1000)):
+        points.append(Point(rows, cols, k, sorted=True, largest=False, label="ANN rerank"))
+    points.append(Point(128, 2**23, 1000, dtype="float16", sorted=True, label="retrieval"))
+    return points
+
+
+# --- smoke ----------------------------------------------------------------------------------------
+
+
+def _smoke() -> list[Point]:
+    points = cross((1, 7), (300, 5000), (1, 37), inputs=("normal", "all_equal"))
+    points += cross((3,), (70001,), (129,), dtypes=("float32", "bfloat16", "int64", "uint8"), sorted=True)
+    points.append(Point(2, 4096, 64, largest=False, sorted=True))
+    points.append(Point(2, 4096, 64, magnitude=True, index_dtype="int32"))
+    return points
+
+
+SETS: dict[str, Callable[[], list[Point]]] = {
+    "smoke": _smoke,
+    "goals": _goals,
+    "air": _air,
+    "grid": _grid,
+    "cpu": _cpu,
+    "callers": _callers,
+}
+
+
+def point_set(name: str) -> list[Point]:
+    """The points of a named set."""
+    return SETS[name]()
+
+
+def with_algorithms(points: Sequence[Point], algorithms: Sequence[str]) -> list[Point]:
+    """The same points, timed with these algorithms; the one that a goal is about is always among them."""
+    out = []
+    for point in points:
+        wanted = list(algorithms)
+        if point.goal is not None and point.goal.algorithm not in wanted:
+            wanted.append(point.goal.algorithm)
+        out.append(replace(point, algorithms=tuple(wanted)))
+    return out

@@ -1,0 +1,247 @@
+#include "binding/canonical.h"
+
+#include <torch/csrc/stable/ops.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "binding/check.h"
+
+namespace gputopk::binding {
+namespace {
+
+constexpr const char* kOp = "gputopk::topk: ";
+
+std::optional<DType> dtype_of(ScalarType type) {
+  switch (type) {
+    case ScalarType::Bool: return DType::kBool;
+    case ScalarType::Byte: return DType::kUInt8;
+    case ScalarType::Char: return DType::kInt8;
+    case ScalarType::UInt16: return DType::kUInt16;
+    case ScalarType::Short: return DType::kInt16;
+    case ScalarType::UInt32: return DType::kUInt32;
+    case ScalarType::Int: return DType::kInt32;
+    case ScalarType::UInt64: return DType::kUInt64;
+    case ScalarType::Long: return DType::kInt64;
+    case ScalarType::Float8_e4m3fn: return DType::kFloat8E4M3;
+    case ScalarType::Float8_e5m2: return DType::kFloat8E5M2;
+    case ScalarType::Half: return DType::kFloat16;
+    case ScalarType::BFloat16: return DType::kBFloat16;
+    case ScalarType::Float: return DType::kFloat32;
+    case ScalarType::Double: return DType::kFloat64;
+    default: return std::nullopt;
+  }
+}
+
+bool is_complex(ScalarType type) {
+  return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat || type == ScalarType::ComplexDouble;
+}
+
+// The dtype as torch's own messages about out= name it.
+const char* legacy_name(ScalarType type) {
+  switch (type) {
+    case ScalarType::Bool: return "bool";
+    case ScalarType::Byte: return "unsigned char";
+    case ScalarType::Char: return "signed char";
+    case ScalarType::Short: return "short";
+    case ScalarType::Int: return "int";
+    case ScalarType::Long: return "long int";
+    case ScalarType::Half: return "c10::Half";
+    case ScalarType::BFloat16: return "c10::BFloat16";
+    case ScalarType::Float: return "float";
+    case ScalarType::Double: return "double";
+    default: {
+      const std::optional<DType> dtype = dtype_of(type);
+      return dtype ? dtype_name(*dtype) : "a dtype that topk does not know";
+    }
+  }
+}
+
+std::string text(const std::vector<int64_t>& sizes) {
+  std::ostringstream out;
+  out << '[';
+  for (size_t i = 0; i < sizes.size(); ++i) out << (i == 0 ? "" : ", ") << sizes[i];
+  out << ']';
+  return out.str();
+}
+
+std::vector<int64_t> to_vector(torch::headeronly::IntHeaderOnlyArrayRef array) {
+  return {array.begin(), array.end()};
+}
+
+// The distance between rows, if all dimensions but the last can be walked with one, and the last is dense.
+std::optional<int64_t> row_stride(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+  const size_t last = sizes.size() - 1;
+  if (sizes[last] > 1 && strides[last] != 1) return std::nullopt;
+  std::optional<int64_t> innermost;
+  int64_t walked = 0;  // what the next outer dimension's stride must be
+  for (size_t i = last; i-- > 0;) {
+    if (sizes[i] == 1) continue;
+    if (!innermost) {
+      innermost = strides[i];
+    } else if (strides[i] != walked) {
+      return std::nullopt;
+    }
+    walked = strides[i] * sizes[i];
+  }
+  return innermost.value_or(sizes[last]);
+}
+
+// The bytes that a tensor's elements lie in.
+struct Extent {
+  uintptr_t begin, end;
+
+  explicit Extent(const Tensor& tensor) {
+    int64_t last = 0;
+    for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+    begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
+    end = begin + static_cast<uintptr_t>(last + 1) * tensor.element_size();
+  }
+};
+
+// As torch decides it: certain for dense tensors, and not asked where strides leave gaps.
+bool surely_overlap(const Tensor& a, const Tensor& b) {
+  if (a.numel() == 0 || b.numel() == 0 || !a.is_contiguous() || !b.is_contiguous()) return false;
+  const Extent x(a), y(b);
+  return x.begin < y.end && y.begin < x.end;
+}
+
+bool overlaps_itself(const Tensor& tensor) {
+  for (int64_t i = 0; i < tensor.dim(); ++i) {
+    if (tensor.size(i) > 1 && tensor.stride(i) == 0) return true;
+  }
+  return false;
+}
+
+bool same_device(const Tensor& a, const Tensor& b) { return a.device() == b.device(); }
+
+Tensor with_dim_last(const Tensor& tensor, int64_t dim) {
+  return dim == tensor.dim() - 1 ? tensor : torch::stable::transpose(tensor, dim, -1);
+}
+
+// A dense result whose selected dimension is last, in the caller's shape.
+Tensor restore(const Tensor& result, int64_t dim) {
+  if (result.dim() == 0 || dim == result.dim() - 1) return result;
+  return torch::stable::contiguous(torch::stable::transpose(result, dim, -1));
+}
+
+void check_out(const Tensor& out, ScalarType dtype, const Tensor& self, const std::vector<int64_t>& sizes,
+               const char* name) {
+  check(out.scalar_type() == dtype, kOp, "Expected out tensor to have dtype ", legacy_name(dtype), ", but got ",
+        legacy_name(out.scalar_type()), " instead (", name, ")");
+  check(same_device(out, self), kOp, "Expected out tensor to be on the input's device (", name, ")");
+  const std::vector<int64_t> found = to_vector(out.sizes());
+  check(found == sizes, kOp, name, " has shape ", text(found), ", but the result has ", text(sizes));
+  check(!overlaps_itself(out), kOp,
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "Please clone() the tensor before performing the operation. (",
+        name, ")");
+  check(!surely_overlap(out, self), kOp,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+        "location. Please clone() the tensor before performing the operation. (",
+        name, ")");
+}
+
+}  // namespace
+
+Request canonicalise(const Tensor& self, const Arguments& arguments) {
+  Request request{{}, Algorithm::kAuto, self, 0, {}, self.scalar_type(), ScalarType::Long};
+  std::vector<int64_t> sizes = to_vector(self.sizes());
+  const int64_t dims = std::max<int64_t>(1, static_cast<int64_t>(sizes.size()));
+  check(arguments.dim >= -dims && arguments.dim < dims, kOp, "Dimension out of range (expected to be in range of [",
+        -dims, ", ", dims - 1, "], but got ", arguments.dim, ")");
+  request.dim = arguments.dim < 0 ? arguments.dim + dims : arguments.dim;
+
+  const int64_t cols = sizes.empty() ? 1 : sizes[request.dim];
+  check(arguments.k >= 0 && arguments.k <= cols, kOp, "selected index k out of range: k is ", arguments.k,
+        ", and dimension ", request.dim, " has size ", cols);
+
+  const std::optional<DType> dtype = dtype_of(request.value_dtype);
+  check(!is_complex(request.value_dtype), " topk does not support complex dtypes on ",
+        self.is_cuda() ? "CUDA" : "CPU");
+  check(dtype.has_value(), kOp, "dtype number ", static_cast<int>(request.value_dtype), " is not supported");
+
+  request.index_dtype = arguments.index_dtype.value_or(ScalarType::Long);
+  check(request.index_dtype == ScalarType::Long || request.index_dtype == ScalarType::Int, kOp,
+        "index_dtype must be torch.int64 or torch.int32");
+  check(request.index_dtype == ScalarType::Long || cols <= INT32_MAX, kOp, "index_dtype torch.int32 cannot index ",
+        cols, " elements, at most ", INT32_MAX);
+
+  check(arguments.algorithm >= 0 && arguments.algorithm < kAlgorithms, kOp, "algorithm must be in [0, ",
+        kAlgorithms - 1, "], but is ", arguments.algorithm);
+  request.algorithm = static_cast<Algorithm>(arguments.algorithm);
+
+  request.input = sizes.empty() ? self : with_dim_last(self, request.dim);
+  sizes = to_vector(request.input.sizes());
+  std::optional<int64_t> stride = sizes.empty() ? 1 : row_stride(sizes, to_vector(request.input.strides()));
+  request.sizes = sizes;
+  int64_t rows = 1;
+  if (!sizes.empty()) {
+    for (size_t i = 0; i + 1 < sizes.size(); ++i) rows *= sizes[i];
+    request.sizes.back() = arguments.k;
+  }
+
+  Problem& problem = request.problem;
+  problem.dtype = *dtype;
+  problem.rows = rows;
+  problem.cols = cols;
+  // torch answers k = 0 of a 0-dim tensor with a 0-dim value: there is nothing to leave out.
+  problem.k = sizes.empty() ? 1 : arguments.k;
+  problem.largest = arguments.largest;
+  problem.sorted = arguments.sorted;
+  problem.magnitude = arguments.magnitude;
+  problem.wide_indices = request.index_dtype == ScalarType::Long;
+  problem.row_stride = stride.value_or(cols);
+  if (!stride && !request.empty()) request.input = torch::stable::contiguous(request.input);
+  return request;
+}
+
+Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t stride = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = stride;
+    stride *= std::max<int64_t>(sizes[i], 1);
+  }
+  int32_t device_type = 0, device_index = 0;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
+  const int32_t shim_dtype = torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
+  AtenTensorHandle handle = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(),
+                                                         strides.data(), shim_dtype, device_type, device_index,
+                                                         &handle));
+  return Tensor(handle);
+}
+
+std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, Run run) {
+  const Request request = canonicalise(self, arguments);
+  const Tensor values = new_empty(request.sizes, request.value_dtype, self);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, self);
+  if (!request.empty()) run(request, values, indices);
+  return {restore(values, request.dim), restore(indices, request.dim)};
+}
+
+void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices, Run run) {
+  const Request request = canonicalise(self, arguments);
+  std::vector<int64_t> sizes = request.sizes;
+  if (!sizes.empty()) std::swap(sizes[request.dim], sizes.back());
+  check_out(values, request.value_dtype, self, sizes, "values");
+  check_out(indices, request.index_dtype, self, sizes, "indices");
+  check(!surely_overlap(values, indices), kOp,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+        "location. Please clone() the tensor before performing the operation. (values and indices)");
+  if (request.empty()) return;
+
+  const bool dim_is_last = sizes.empty() || request.dim == static_cast<int64_t>(sizes.size()) - 1;
+  if (dim_is_last && values.is_contiguous() && indices.is_contiguous()) return run(request, values, indices);
+  const Tensor dense_values = new_empty(request.sizes, request.value_dtype, self);
+  const Tensor dense_indices = new_empty(request.sizes, request.index_dtype, self);
+  run(request, dense_values, dense_indices);
+  Tensor values_view = sizes.empty() ? values : with_dim_last(values, request.dim);
+  Tensor indices_view = sizes.empty() ? indices : with_dim_last(indices, request.dim);
+  torch::stable::copy_(values_view, dense_values);
+  torch::stable::copy_(indices_view, dense_indices);
+}
+
+}  // namespace gputopk::binding

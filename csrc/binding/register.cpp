@@ -1,0 +1,49 @@
+// Every operator of the namespace, in one place. Kernels are registered by topk_cpu.cpp and topk_cuda.cpp;
+// fakes, autograd and vmap in torch_topk/ops.py, where the stable ABI has no way to.
+
+#include <torch/csrc/stable/library.h>
+
+#include "binding/canonical.h"
+#include "binding/check.h"
+#include "cuda/plan.h"
+
+namespace gputopk::binding {
+namespace {
+
+// A meta tensor has no GPU, so its plan is for the one that the numbers were measured on.
+std::string plan_without_gpu(const Request& request) {
+  const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
+  check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm), " cannot serve this: ",
+        reason);
+  char text[512];
+  cuda::describe(cuda::make_plan(request.problem, cuda::Device{}, request.algorithm), text, sizeof(text));
+  return text;
+}
+
+}  // namespace
+}  // namespace gputopk::binding
+
+STABLE_TORCH_LIBRARY(gputopk, m) {
+  m.def(
+      "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool magnitude=False, "
+      "ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
+  m.def(
+      "topk.out(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool magnitude=False, "
+      "ScalarType? index_dtype=None, int algorithm=0, Tensor(a!) values, Tensor(b!) indices) -> ()");
+
+  // The plan that the call would take, as text: for tests, benches and bug reports.
+  m.def(
+      "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool magnitude=False, "
+      "ScalarType? index_dtype=None, int algorithm=0) -> str");
+  // CUDA only. AIR over many blocks along the last dimension, with parts of it off or other numbers: for the
+  // paper's ablations and tuning studies. Zero is the plan's choice.
+  m.def(
+      "_air(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int digit_bits=0, int blocks_per_row=0, "
+      "bool adaptive=True, bool early_stop=True) -> (Tensor values, Tensor indices)");
+  // CUDA only. Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
+  m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(gputopk, Meta, m) {
+  m.impl("_plan", TORCH_BOX(&gputopk::binding::boxed_plan<gputopk::binding::plan_without_gpu>));
+}

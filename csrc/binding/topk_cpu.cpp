@@ -1,0 +1,50 @@
+// gputopk::topk on the CPU.
+
+#include "cpu/topk_cpu.h"
+
+#include <torch/csrc/stable/library.h>
+#include <torch/csrc/stable/ops.h>
+
+#include "binding/canonical.h"
+#include "binding/check.h"
+
+namespace gputopk::binding {
+namespace {
+
+void check_algorithm(const Request& request) {
+  check(request.algorithm == Algorithm::kAuto, "gputopk::topk: algorithm ", algorithm_name(request.algorithm),
+        " runs on CUDA tensors only; the CPU has one algorithm, auto");
+}
+
+void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t, int64_t, void*), void* context) {
+  STABLE_TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, body, context));
+}
+
+void run(const Request& request, const Tensor& values, const Tensor& indices) {
+  check_algorithm(request);
+  const int threads = static_cast<int>(torch::stable::get_num_threads());
+  const int64_t bytes = static_cast<int64_t>(cpu::workspace_bytes(request.problem, threads));
+  const Tensor workspace = new_empty({bytes}, ScalarType::Byte, request.input);
+  Buffers buffers;
+  buffers.input = request.input.const_data_ptr();
+  buffers.values = values.mutable_data_ptr();
+  buffers.indices = indices.mutable_data_ptr();
+  buffers.workspace = workspace.mutable_data_ptr();
+  cpu::topk(request.problem, buffers, threads, parallel_for);
+}
+
+std::string plan(const Request& request) {
+  check_algorithm(request);
+  char text[256];
+  return cpu::describe(request.problem, static_cast<int>(torch::stable::get_num_threads()), text, sizeof(text));
+}
+
+}  // namespace
+}  // namespace gputopk::binding
+
+STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
+  using namespace gputopk::binding;
+  m.impl("topk", TORCH_BOX(&boxed_topk<run>));
+  m.impl("topk.out", TORCH_BOX(&boxed_topk_out<run>));
+  m.impl("_plan", TORCH_BOX(&boxed_plan<plan>));
+}

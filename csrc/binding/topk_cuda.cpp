@@ -1,0 +1,125 @@
+// gputopk::topk on CUDA: plan, allocate, run, one status check.
+
+#include "cuda/topk.h"
+
+#include <cuda_runtime_api.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/library.h>
+
+#include <array>
+#include <atomic>
+
+#include "binding/canonical.h"
+#include "binding/check.h"
+
+namespace gputopk::binding {
+namespace {
+
+// Asked of the driver once a device: the answer never changes.
+cuda::Device device_of(int32_t index) {
+  static std::array<std::atomic<int>, 64> sm_counts;
+  cuda::Device device;
+  if (index < 0 || index >= static_cast<int32_t>(sm_counts.size())) return device;
+  int sm_count = sm_counts[index].load(std::memory_order_relaxed);
+  if (sm_count == 0) {
+    const cudaError_t error = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, index);
+    check(error == cudaSuccess, "gputopk::topk: CUDA device ", index, ": ", cudaGetErrorString(error));
+    sm_counts[index].store(sm_count, std::memory_order_relaxed);
+  }
+  device.sm_count = sm_count;
+  return device;
+}
+
+cuda::Stream current_stream(int32_t device_index) {
+  void* stream = nullptr;
+  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
+  return static_cast<cuda::Stream>(stream);
+}
+
+void check_launch(cuda::ErrorCode error, const cuda::Plan& plan) {
+  if (error == 0) return;
+  cudaGetLastError();  // not left for the next call to find
+  char text[512];
+  cuda::describe(plan, text, sizeof(text));
+  check(false, "gputopk::topk: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)), " (plan: ", text,
+        ")");
+}
+
+cuda::Plan make_plan(const Request& request) {
+  const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
+  check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm), " cannot serve this: ",
+        reason);
+  return cuda::make_plan(request.problem, device_of(request.input.get_device_index()), request.algorithm);
+}
+
+void run_plan(const cuda::Plan& plan, const Tensor& input, const Tensor& values, const Tensor& indices) {
+  const int32_t device_index = input.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device_index);
+  const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
+  std::optional<Tensor> workspace;
+  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, input);
+  Buffers buffers;
+  buffers.input = input.const_data_ptr();
+  buffers.values = values.mutable_data_ptr();
+  buffers.indices = indices.mutable_data_ptr();
+  buffers.workspace = workspace ? workspace->mutable_data_ptr() : nullptr;
+  check_launch(cuda::run(plan, buffers, current_stream(device_index)), plan);
+}
+
+void run(const Request& request, const Tensor& values, const Tensor& indices) {
+  run_plan(make_plan(request), request.input, values, indices);
+}
+
+std::string describe_plan(const Request& request) {
+  const cuda::Plan plan = make_plan(request);
+  char text[512];
+  cuda::describe(plan, text, sizeof(text));
+  return std::string(text) + "; workspace " + std::to_string(cuda::workspace_bytes(plan)) + " bytes";
+}
+
+std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t digit_bits,
+                                     int64_t blocks_per_row, bool adaptive, bool early_stop) {
+  const Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  const cuda::Device device = device_of(self.get_device_index());
+  constexpr int64_t kMostBits = 14;  // the bins that one block can search: kBinsPerThread x kAirThreads
+  check(digit_bits == 0 || (digit_bits >= 4 && digit_bits <= kMostBits), "gputopk::_air: digit_bits must be in [4, ",
+        kMostBits, "], or 0, but is ", digit_bits);
+  check(blocks_per_row >= 0 && blocks_per_row <= 8 * device.sm_count, "gputopk::_air: blocks_per_row must be in [0, ",
+        8 * device.sm_count, "], but is ", blocks_per_row);
+  cuda::AirStudy study;
+  study.digit_bits = static_cast<int>(digit_bits);
+  study.blocks_per_row = static_cast<int>(blocks_per_row);
+  study.adaptive = adaptive;
+  study.early_stop = early_stop;
+  const Tensor values = new_empty(request.sizes, request.value_dtype, self);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, self);
+  if (!request.empty()) {
+    run_plan(cuda::make_air_study(request.problem, device, study), request.input, values, indices);
+  }
+  return {values, indices};
+}
+
+void read_floor(Tensor self, Tensor scratch) {
+  check(self.is_contiguous(), "gputopk::_read_floor: self must be contiguous");
+  const size_t scratch_bytes = static_cast<size_t>(scratch.numel()) * scratch.element_size();
+  check(scratch_bytes >= cuda::kReadFloorScratchBytes, "gputopk::_read_floor: scratch has ", scratch_bytes,
+        " bytes, and needs ", cuda::kReadFloorScratchBytes);
+  const int32_t device_index = self.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device_index);
+  const cuda::ErrorCode error =
+      cuda::read_floor(self.const_data_ptr(), static_cast<size_t>(self.numel()) * self.element_size(),
+                       scratch.mutable_data_ptr(), device_of(device_index), current_stream(device_index));
+  check(error == 0, "gputopk::_read_floor: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
+}
+
+}  // namespace
+}  // namespace gputopk::binding
+
+STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
+  using namespace gputopk::binding;
+  m.impl("topk", TORCH_BOX(&boxed_topk<run>));
+  m.impl("topk.out", TORCH_BOX(&boxed_topk_out<run>));
+  m.impl("_plan", TORCH_BOX(&boxed_plan<describe_plan>));
+  m.impl("_air", TORCH_BOX(&air_study));
+  m.impl("_read_floor", TORCH_BOX(&read_floor));
+}

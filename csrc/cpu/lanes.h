@@ -1,0 +1,175 @@
+// The vectorised primitives of the CPU algorithm. Plain loops of fixed length, which the compiler turns into
+// the vectors of the level it compiles for; intrinsics only where a comparison becomes a bit mask.
+//
+// Everything lives in the namespace of its level: the same template compiled with and without AVX-512 must
+// not be one symbol, or the linker would keep either for both.
+#pragma once
+
+#include <cstdint>
+
+#if defined(__AVX512F__) && defined(__AVX512BW__)
+#include <immintrin.h>
+#define GPUTOPK_MASK_COMPARES 1
+#endif
+
+#include "cpu/select_rows.h"
+
+namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
+
+// Elements tested at once: a hit is one bit of a 64-bit mask.
+constexpr int kStrip = 64;
+
+// 64 bytes of integers: one vector, or two or four, as the level has them.
+template <class Integer>
+struct VectorOf {
+  typedef Integer Type __attribute__((vector_size(64)));
+};
+template <class Integer>
+using Vector = typename VectorOf<Integer>::Type;
+
+template <class Integer>
+constexpr int kLanes = 64 / sizeof(Integer);
+
+template <class Integer>
+Vector<Integer> load_vector(const Integer* from) {
+  Vector<Integer> vector;
+  __builtin_memcpy(&vector, from, sizeof(vector));
+  return vector;
+}
+
+template <class Integer>
+Integer smaller(Integer a, Integer b) { return a < b ? a : b; }
+
+template <class Integer>
+Integer larger(Integer a, Integer b) { return a < b ? b : a; }
+
+// A candidate is one integer, key above and complemented index below. So the larger candidate is the better
+// one, ties included, no two are equal, and selecting and sorting need no rule for ties.
+template <class Bits, class Candidate>
+constexpr int kIndexBits = 8 * (sizeof(Candidate) - sizeof(Bits));
+
+template <class Bits, class Candidate>
+constexpr Candidate kIndexMask = (Candidate{1} << kIndexBits<Bits, Candidate>)-1;
+
+template <class Candidate, class Bits>
+Candidate pack_candidate(Bits key, int64_t index) {
+  return (static_cast<Candidate>(key) << kIndexBits<Bits, Candidate>) +
+         (kIndexMask<Bits, Candidate> - static_cast<Candidate>(index));
+}
+
+template <class Bits, class Candidate>
+Bits key_of(Candidate candidate) {
+  return static_cast<Bits>(candidate >> kIndexBits<Bits, Candidate>);
+}
+
+template <class Bits, class Candidate>
+int64_t index_of(Candidate candidate) {
+  return static_cast<int64_t>(~candidate & kIndexMask<Bits, Candidate>);
+}
+
+// Raises best[lane] to the best key among elements lane, lane + kLanes, ... of `vectors` vectors.
+template <class Order, class Bits = typename Order::Bits>
+void raise_lanes(const Order& order, const Bits* elements, int64_t vectors, Bits (&best)[kLanes<Bits>]) {
+  for (int64_t i = 0; i < vectors; ++i, elements += kLanes<Bits>) {
+    for (int lane = 0; lane < kLanes<Bits>; ++lane) best[lane] = larger(best[lane], order(elements[lane]));
+  }
+}
+
+#ifdef GPUTOPK_MASK_COMPARES
+inline uint64_t compare_at_least(__m512i keys, uint8_t floor) {
+  return _mm512_cmpge_epu8_mask(keys, _mm512_set1_epi8(static_cast<char>(floor)));
+}
+
+inline uint64_t compare_at_least(__m512i keys, uint16_t floor) {
+  return _mm512_cmpge_epu16_mask(keys, _mm512_set1_epi16(static_cast<short>(floor)));
+}
+
+inline uint64_t compare_at_least(__m512i keys, uint32_t floor) {
+  return _mm512_cmpge_epu32_mask(keys, _mm512_set1_epi32(static_cast<int>(floor)));
+}
+
+inline uint64_t compare_at_least(__m512i keys, uint64_t floor) {
+  return _mm512_cmpge_epu64_mask(keys, _mm512_set1_epi64(static_cast<long long>(floor)));
+}
+#endif
+
+// Whether any lane is at least `floor`.
+template <class Bits>
+bool any_at_least(const Bits (&lanes)[kLanes<Bits>], Bits floor) {
+#ifdef GPUTOPK_MASK_COMPARES
+  return compare_at_least(_mm512_loadu_si512(lanes), floor) != 0;
+#else
+  const Vector<uint64_t> hits = reinterpret_cast<Vector<uint64_t>>(load_vector(lanes) >= floor);
+  return ((hits[0] | hits[1]) | (hits[2] | hits[3]) | (hits[4] | hits[5]) | (hits[6] | hits[7])) != 0;
+#endif
+}
+
+// Bit i is set where keys[i] >= floor.
+template <class Bits>
+uint64_t mask_at_least(const Bits (&keys)[kStrip], Bits floor) {
+  uint64_t mask = 0;
+#ifdef GPUTOPK_MASK_COMPARES
+  for (int i = 0; i < kStrip; i += kLanes<Bits>) {
+    mask |= compare_at_least(_mm512_loadu_si512(keys + i), floor) << i;
+  }
+#else
+  // Hits as bytes of 0 or 1, by vectors; then eight bytes to eight bits, by one multiplication.
+  uint8_t hits[kStrip];
+  for (int i = 0; i < kStrip; ++i) hits[i] = keys[i] >= floor;
+  for (int i = 0; i < kStrip; i += 8) {
+    uint64_t bytes = 0;
+    for (int byte = 0; byte < 8; ++byte) bytes |= uint64_t{hits[i + byte]} << (8 * byte);
+    mask |= ((bytes * 0x0102040810204080) >> 56) << i;
+  }
+#endif
+  return mask;
+}
+
+// Appends the elements whose bit is set as candidates, in order; returns how many. May write up to 8 more.
+template <class Candidate, class Bits>
+int64_t append_masked(const Bits (&keys)[kStrip], int64_t first_index, uint64_t mask, Candidate* out) {
+  int64_t count = 0;
+#ifdef GPUTOPK_MASK_COMPARES
+  // Below about this many hits, taking them one by one is faster than packing the strip.
+  constexpr int kManyHits = 8;
+  if (sizeof(Candidate) == 8 && __builtin_popcountll(mask) >= kManyHits) {
+    Candidate packed[kStrip];
+    for (int i = 0; i < kStrip; ++i) packed[i] = pack_candidate<Candidate>(keys[i], first_index + i);
+    for (int i = 0; i < kStrip; i += 8) {
+      const __mmask8 bits = static_cast<__mmask8>(mask >> i);
+      // Compressed in a register and stored whole: a compressing store is slow on some processors.
+      _mm512_storeu_si512(out + count, _mm512_maskz_compress_epi64(bits, _mm512_loadu_si512(packed + i)));
+      count += __builtin_popcount(bits);
+    }
+    return count;
+  }
+#endif
+  for (; mask != 0; mask &= mask - 1) {
+    const int i = __builtin_ctzll(mask);
+    out[count++] = pack_candidate<Candidate>(keys[i], first_index + i);
+  }
+  return count;
+}
+
+// How many of `values` are at least `floor`.
+template <class Integer>
+int64_t count_at_least(const Integer* values, int64_t count, Integer floor) {
+  int64_t at_least = 0;
+  int64_t i = 0;
+  if constexpr (sizeof(Integer) <= 8) {
+    constexpr int kVector = kLanes<Integer>;
+    constexpr int kVectors = 128;  // that a lane of 8 bits can count
+    while (count - i >= kVector) {
+      Vector<Integer> counters = {};
+      const int64_t end = smaller<int64_t>(i + kVectors * kVector, count);
+      for (; end - i >= kVector; i += kVector) {
+        counters -= reinterpret_cast<Vector<Integer>>(load_vector(values + i) >= floor);
+      }
+      for (int lane = 0; lane < kVector; ++lane) at_least += counters[lane];
+    }
+  }
+  for (; i < count; ++i) at_least += values[i] >= floor;
+  return at_least;
+}
+
+}  // namespace gputopk::cpu::GPUTOPK_CPU_LEVEL

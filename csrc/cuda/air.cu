@@ -1,0 +1,397 @@
+// AIR top-k: Adaptive and Iteration-fused Radix top-k over many blocks a row.
+// Zhang, Naruse, Li, Wang: Parallel Top-K Algorithms on GPU (SC '23), section 3.
+//
+// A row's elements are ordered by an extended key, (key, reversed index): see device/selection.cuh. Its
+// digits are resolved from the most significant down, one launch a digit:
+//   1. The first pass counts every element's first digit: a histogram a block in shared memory, then added
+//      up in global memory.
+//   2. The row's last block to arrive finds the target digit, the one that holds the k-th best element, and
+//      narrows the selection: elements above the target are winners, those with it are candidates.
+//   3. Each further pass is fused: it reads the elements once, writes the winners that the digit before
+//      decided, and counts the next digit of the candidates.
+//   4. Adaptive: a pass that finds few enough candidates (known exactly, from the histogram) also stores
+//      them, and the next pass reads those instead of the row. Crowded rows are never stored.
+//   5. Early stop: once as many winners are owed as there are candidates, the next pass takes them all and
+//      the launches after it return at once. This always holds after the last digit, for no two elements
+//      share an extended key.
+// Nothing is read by the host; the launches depend on sizes alone.
+//
+// Beyond the paper: ties are digits of the index, so crowded thresholds need no case of their own, and once
+// the key is resolved a pass reads only the range of indices that can still win. Winners and candidates are
+// staged a warp and written in runs, so that no counter takes an atomic an element.
+//
+// It loses to one-read algorithms on long rows (it reads them twice at least), and on rows that one block
+// can hold (air_block.cu).
+
+#include "cuda/air.h"
+
+#include <algorithm>
+
+#include "core/key_order.h"
+#include "cuda/device/last_block.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/radix_histogram.cuh"
+#include "cuda/device/row_reader.cuh"
+#include "cuda/device/selection.cuh"
+#include "cuda/device/winner_writer.cuh"
+#include "cuda/tuning.h"
+#include "cuda/workspace.h"
+
+namespace gputopk::cuda::air {
+namespace {
+
+using tuning::kAirThreads;
+constexpr int kWarps = kAirThreads / 32;
+
+// What a pass over one row is told.
+template <class Word, class Index>
+struct Step {
+  Selection<Word, Index> selection;
+  int64_t first, last;  // where in the row winners and candidates can be
+  uint64_t stored;      // candidates in the buffer that this pass reads; 0: it reads the row
+  bool stores;          // this pass stores its candidates
+};
+
+// One a row, all zero before the first pass.
+template <class Word, class Index>
+struct RowState {
+  // Pass p reads [p % 2], which the last block of pass p - 1 wrote. Two, because a block with nothing to do
+  // may start when the last block of its own pass is done.
+  Step<Word, Index> steps[2];
+  uint32_t final_pass;          // the pass that takes all candidates, written by the one before; 0: not known
+  unsigned long long written;   // winners written by all passes so far
+  unsigned long long buffered;  // candidates stored by this pass; its last block resets it
+  uint32_t arrived;             // blocks of this pass that are done; its last block resets it
+};
+
+template <class Bits, class Index>
+struct Params {
+  using Word = typename KeyWord<Bits>::type;
+
+  const Bits* input;
+  int64_t row_stride;
+  int64_t cols;
+  int64_t k;
+  int64_t buffer_capacity;  // a row
+  int blocks_per_row;
+  int digit_bits;
+  int index_bits;
+  int passes;  // digits; launch passes + 1 is the last
+  bool early_stop;
+  WinnerWriter<Bits> output;
+
+  // Workspace. `histogram` is zero before each pass: first by the launch, then by the last block that
+  // reads it.
+  RowState<Word, Index>* states;
+  Index* histogram;
+  CandidateBuffer<Bits, Index> buffers[2];  // pass p writes [p % 2] and reads the other
+
+  __device__ CandidateBuffer<Bits, Index> buffer(int pass, int64_t row) const {
+    const CandidateBuffer<Bits, Index>& all = buffers[pass % 2];
+    return {all.values + row * buffer_capacity, all.indices + row * buffer_capacity};
+  }
+};
+
+template <class Bits, class Index>
+using WinnerStage = StagedWriter<Bits, Index, WinnerWriter<Bits>>;
+template <class Bits, class Index>
+using CandidateStage = StagedWriter<Bits, Index, CandidateBuffer<Bits, Index>>;
+
+// Dynamic shared memory of a fused pass: the stages of its warps, then the histogram.
+template <class Bits, class Index>
+constexpr size_t kWarpStageBytes = WinnerStage<Bits, Index>::bytes(tuning::kAirStagedWinners) +
+                                   CandidateStage<Bits, Index>::bytes(tuning::kAirStagedCandidates);
+
+// Candidates a block at least, so that a short buffer is not spread over blocks that only come and go.
+constexpr int64_t kBufferedPerBlock = int64_t{kAirThreads} * 8;
+
+// Adds this block's histogram to the row's.
+template <class Index>
+__device__ void add_up(const uint32_t* block, Index* row, int bins) {
+  __syncthreads();  // all warps have counted
+  for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += kAirThreads) {
+    const uint32_t count = block[bin];
+    if (count == 0) continue;
+    if constexpr (sizeof(Index) == 8) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(row + bin), static_cast<unsigned long long>(count));
+    } else {
+      atomicAdd(row + bin, count);
+    }
+  }
+}
+
+// The row's last block: finds the target digit of this pass and tells the next pass what to do.
+template <class Bits, class Index>
+__device__ void choose(const Params<Bits, Index>& params, int pass, Index* row_histogram, Index* local,
+                       TargetDigitScratch<Index>& scratch, RowState<typename KeyWord<Bits>::type, Index>& state) {
+  using Word = typename KeyWord<Bits>::type;
+  const Digit digit = digit_of_pass(pass, params.digit_bits, 8 * sizeof(Bits), params.index_bits);
+  const int bins = 1 << digit.width();
+  for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += kAirThreads) {
+    local[bin] = __ldcg(row_histogram + bin);
+    row_histogram[bin] = 0;  // for the next pass
+  }
+  __syncthreads();
+  const Step<Word, Index>& now = state.steps[pass % 2];
+  Selection<Word, Index> selection =
+      pass == 1 ? Selection<Word, Index>::whole_row(params.k, params.cols) : now.selection;
+  const TargetDigit<Index> target = find_target_digit(local, bins, selection.owed, scratch);
+  if (threadIdx.x != 0) return;
+
+  Step<Word, Index>& next = state.steps[(pass + 1) % 2];
+  next.stored = pass > 1 && now.stores ? selection.candidates : 0;
+  selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+  next.selection = selection;
+  const bool takes_all = selection.takes_all() && (params.early_stop || pass == params.passes);
+  if (takes_all) state.final_pass = pass + 1;
+  next.stores = !takes_all && selection.candidates <= static_cast<uint64_t>(params.buffer_capacity);
+  state.buffered = 0;
+  // Once the key is settled the rest of the order is the index, and the row need not be read beyond it.
+  next.first = 0;
+  next.last = params.cols;
+  if (digit.reaches_index() && selection.low.key == selection.top.key) {
+    const uint64_t last_index = static_cast<uint64_t>(params.cols - 1);
+    next.first = static_cast<int64_t>(last_index - min(static_cast<uint64_t>(selection.top.reversed), last_index));
+    next.last = static_cast<int64_t>(last_index - selection.low.reversed) + 1;
+  }
+}
+
+// Step 1. The digits of the first pass reach the index only in 1-byte dtypes.
+template <class Order, class Index>
+__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+    first_pass(Params<typename Order::Bits, Index> params, Order order) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
+  __shared__ TargetDigitScratch<Index> scratch;
+
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  const Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
+  const int bins = 1 << digit.width();
+  clear_histogram(histogram, bins);
+  __syncthreads();
+
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  visit_row<tuning::kAirUnroll>(
+      params.input + row * params.row_stride, params.cols, 0, params.cols, part, params.blocks_per_row,
+      VisitAlways{},
+      [&](const auto& elements, int64_t index, bool valid) {
+        if (!valid) return;
+#pragma unroll
+        for (int i = 0; i < elements.kElements; ++i) {
+          const Word key = order(elements[i]);
+          uint32_t value;
+          if constexpr (sizeof(Bits) == 1) {
+            value = digit.of(ExtendedKey<Word, Index>{key, static_cast<Index>(last_index - index - i)});
+          } else {
+            value = static_cast<uint32_t>(key >> digit.key_shift);
+          }
+          atomicAdd(histogram + value, 1u);
+        }
+      });
+
+  Index* const row_histogram = params.histogram + (row << params.digit_bits);
+  add_up(histogram, row_histogram, bins);
+  auto& state = params.states[row];
+  if (is_last_block(&state.arrived, params.blocks_per_row)) {
+    choose(params, 1, row_histogram, reinterpret_cast<Index*>(dynamic), scratch, state);
+  }
+}
+
+// Steps 3 to 5. With kIndexed the selection's bounds reach into the index.
+template <class Order, class Index, bool kIndexed>
+__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+    fused_pass(Params<typename Order::Bits, Index> params, Order order, int pass) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic + kWarps * kWarpStageBytes<Bits, Index>);
+  __shared__ TargetDigitScratch<Index> scratch;
+  __shared__ unsigned long long counts[kWarps + 1];
+
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  auto& state = params.states[row];
+  const Step<Word, Index>& step = state.steps[pass % 2];
+  if (state.final_pass != 0 && pass > static_cast<int>(state.final_pass)) return;
+  const bool takes_all = pass == static_cast<int>(state.final_pass);
+  const bool stores = step.stores;
+  const int64_t stored = static_cast<int64_t>(step.stored);
+  const int parts = stored == 0 ? params.blocks_per_row
+                                : static_cast<int>(min(static_cast<int64_t>(params.blocks_per_row),
+                                                       (stored + kBufferedPerBlock - 1) / kBufferedPerBlock));
+  if (part >= parts) return;
+
+  const Digit digit = digit_of_pass(pass, params.digit_bits, Order::kBits, params.index_bits);
+  const int bins = 1 << digit.width();
+  if (!takes_all) {
+    clear_histogram(histogram, bins);
+    __syncthreads();
+  }
+
+  const Extended low = step.selection.low, split = step.selection.split, top = step.selection.top;
+  const Word key_span = top.key - low.key;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  unsigned char* const stage = dynamic + threadIdx.x / 32 * kWarpStageBytes<Bits, Index>;
+  WinnerStage<Bits, Index> winners(stage, tuning::kAirStagedWinners, params.output.row(row, params.k),
+                                   &state.written);
+  CandidateStage<Bits, Index> candidates(stage + winners.bytes(tuning::kAirStagedWinners),
+                                         tuning::kAirStagedCandidates, params.buffer(pass, row), &state.buffered);
+
+  // Called by whole warps. `in_span`: the key is in [low.key, top.key].
+  const auto sort_out = [&](Bits bits, Word key, Index index, bool in_span) {
+    const Extended x{key, static_cast<Index>(last_index - index)};
+    bool wins;
+    bool stays;
+    if constexpr (kIndexed) {
+      const bool in_range = in_span && !(x < low) && !(top < x);
+      wins = in_range && (takes_all || split < x);
+      stays = in_range && !wins;
+    } else {
+      wins = in_span && (takes_all || key > split.key);
+      stays = in_span && !wins;
+    }
+    winners.push(wins, bits, index);
+    if (takes_all) return;
+    if (stays) atomicAdd(histogram + digit.of(x), 1u);
+    if (stores) candidates.push(stays, bits, index);
+  };
+  const auto flush_if_full = [&] {
+    winners.flush_if_full();
+    candidates.flush_if_full();
+  };
+
+  if (stored == 0) {
+    visit_row<tuning::kAirUnroll>(
+        params.input + row * params.row_stride, params.cols, step.first, step.last, part, parts,
+        [&](const auto& elements) {
+          bool any = false;
+#pragma unroll
+          for (int i = 0; i < elements.kElements; ++i) {
+            any |= static_cast<Word>(order(elements[i]) - low.key) <= key_span;
+          }
+          return any;
+        },
+        [&](const auto& elements, int64_t first_index, bool valid) {
+#pragma unroll
+          for (int i = 0; i < elements.kElements; ++i) {
+            const Word key = order(elements[i]);
+            const bool in_span = valid && static_cast<Word>(key - low.key) <= key_span;
+            sort_out(elements[i], key, static_cast<Index>(first_index + i), in_span);
+            if ((i + 1) % winners.kPushes == 0 || i + 1 == elements.kElements) flush_if_full();
+          }
+        });
+  } else {
+    const CandidateBuffer<Bits, Index> source = params.buffer(pass + 1, row);
+    const int64_t stride = static_cast<int64_t>(parts) * kAirThreads;
+    for (int64_t base = static_cast<int64_t>(part) * kAirThreads; base < stored; base += stride) {
+      const int64_t at = base + threadIdx.x;
+      const bool valid = at < stored;
+      const Bits bits = valid ? source.values[at] : Bits{};
+      const Index index = valid ? source.indices[at] : Index{};
+      const Word key = order(bits);
+      sort_out(bits, key, index, valid && static_cast<Word>(key - low.key) <= key_span);
+      flush_if_full();
+    }
+  }
+
+  winners.finish(counts);
+  if (takes_all) return;
+  if (stores) candidates.finish(counts);
+  Index* const row_histogram = params.histogram + (row << params.digit_bits);
+  add_up(histogram, row_histogram, bins);
+  if (is_last_block(&state.arrived, parts)) {
+    choose(params, pass, row_histogram, reinterpret_cast<Index*>(histogram), scratch, state);
+  }
+}
+
+// One blob: what must be zero first, then the buffers.
+template <class Bits, class Index>
+size_t carve(const Config& config, const Problem& problem, void* base, Params<Bits, Index>& params,
+             size_t& zeroed_bytes) {
+  Workspace workspace(base);
+  params.states = workspace.take<RowState<typename KeyWord<Bits>::type, Index>>(problem.rows);
+  params.histogram = workspace.take<Index>(problem.rows << config.digit_bits);
+  zeroed_bytes = workspace.bytes();
+  for (CandidateBuffer<Bits, Index>& buffer : params.buffers) {
+    buffer.values = workspace.take<Bits>(problem.rows * config.buffer);
+    buffer.indices = workspace.take<Index>(problem.rows * config.buffer);
+  }
+  return workspace.bytes();
+}
+
+// Counts and indices of 32 bits serve rows of fewer than 2^32 elements.
+template <class Bits, class Visitor>
+auto visit_index(int64_t cols, Visitor&& visitor) {
+  return cols <= int64_t{0xFFFFFFFF} ? visitor(uint32_t{}) : visitor(uint64_t{});
+}
+
+template <class Order, class Index>
+cudaError_t launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+                   cudaStream_t stream) {
+  using Bits = typename Order::Bits;
+  Params<Bits, Index> params{};
+  params.input = static_cast<const Bits*>(buffers.input);
+  params.row_stride = problem.row_stride;
+  params.cols = problem.cols;
+  params.k = problem.k;
+  params.buffer_capacity = config.buffer;
+  params.blocks_per_row = config.blocks_per_row;
+  params.digit_bits = config.digit_bits;
+  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+  params.passes = (Order::kBits + params.index_bits + config.digit_bits - 1) / config.digit_bits;
+  params.early_stop = config.early_stop;
+  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
+  size_t zeroed_bytes = 0;
+  carve(config, problem, buffers.workspace, params, zeroed_bytes);
+
+  cudaError_t error = cudaMemsetAsync(buffers.workspace, 0, zeroed_bytes, stream);
+  if (error != cudaSuccess) return error;
+
+  const unsigned blocks = static_cast<unsigned>(problem.rows * config.blocks_per_row);
+  // The last block needs the bins in the width of the row's counts.
+  const size_t histogram_bytes = sizeof(Index) << config.digit_bits;
+  const size_t fused_bytes = kWarps * kWarpStageBytes<Bits, Index> + histogram_bytes;
+  static std::atomic<uint64_t> allowed_first, allowed_key, allowed_indexed;
+  if ((error = allow_shared_memory(first_pass<Order, Index>, histogram_bytes, allowed_first)) != cudaSuccess) return error;
+  first_pass<Order, Index><<<blocks, kAirThreads, histogram_bytes, stream>>>(params, order);
+  if ((error = cudaGetLastError()) != cudaSuccess) return error;
+
+  for (int pass = 2; pass <= params.passes + 1; ++pass) {
+    const Digit before = digit_of_pass(pass - 1, config.digit_bits, Order::kBits, params.index_bits);
+    const bool indexed = before.reaches_index();
+    const auto kernel = indexed ? fused_pass<Order, Index, true> : fused_pass<Order, Index, false>;
+    auto& allowed = indexed ? allowed_indexed : allowed_key;
+    if ((error = allow_shared_memory(kernel, fused_bytes, allowed)) != cudaSuccess) return error;
+    kernel<<<blocks, kAirThreads, fused_bytes, stream>>>(params, order, pass);
+    if ((error = cudaGetLastError()) != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+}  // namespace
+
+size_t workspace_bytes(const Config& config, const Problem& problem) {
+  return visit_key_order(problem.dtype, true, false, [&](auto order) {
+    using Bits = typename decltype(order)::Bits;
+    return visit_index<Bits>(problem.cols, [&](auto index) {
+      Params<Bits, decltype(index)> params{};
+      size_t zeroed_bytes = 0;
+      return carve(config, problem, nullptr, params, zeroed_bytes);
+    });
+  });
+}
+
+ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    using Bits = typename decltype(order)::Bits;
+    return visit_index<Bits>(problem.cols, [&](auto index) {
+      return launch<decltype(order), decltype(index)>(config, problem, buffers, order, stream);
+    });
+  });
+}
+
+}  // namespace gputopk::cuda::air

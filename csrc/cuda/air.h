@@ -1,0 +1,23 @@
+// AIR top-k over many blocks a row: any dtype, rows, cols and k.
+#pragma once
+
+#include <cstddef>
+
+#include "core/problem.h"
+#include "cuda/stream.h"
+
+namespace gputopk::cuda::air {
+
+struct Config {
+  int digit_bits;         // of every digit but the last
+  int blocks_per_row;
+  int64_t buffer;         // candidates a row that can be stored between passes
+  bool early_stop;        // stop when all candidates are winners; off only for the paper's ablation
+};
+
+size_t workspace_bytes(const Config& config, const Problem& problem);
+
+// Leaves rows unordered.
+ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream);
+
+}  // namespace gputopk::cuda::air

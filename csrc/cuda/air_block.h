@@ -1,0 +1,19 @@
+// AIR top-k with one block a row, the row held in shared memory: one launch, one read.
+#pragma once
+
+#include <cstddef>
+
+#include "core/problem.h"
+#include "cuda/stream.h"
+
+namespace gputopk::cuda::air_block {
+
+struct Config {
+  int digit_bits;
+  int threads;
+};
+
+// Leaves rows unordered. Needs no workspace.
+ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream);
+
+}  // namespace gputopk::cuda::air_block

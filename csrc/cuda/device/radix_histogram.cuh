@@ -1,0 +1,111 @@
+// A block's histogram of digits in shared memory, and the digit that holds the k-th best element.
+#pragma once
+
+#include <cstdint>
+
+namespace gputopk::cuda {
+
+// Plain shared-memory atomics, one copy a block: measured as fast as reading, for spread and for crowded
+// digits alike (PERFORMANCE.md).
+template <class Count>
+__device__ void clear_histogram(Count* histogram, int bins) {
+  for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += static_cast<int>(blockDim.x)) {
+    histogram[bin] = 0;
+  }
+}
+
+template <class Count>
+struct TargetDigit {
+  uint32_t digit;    // the largest digit with at least `owed` elements at or above it
+  uint32_t highest;  // the largest digit that any element has
+  Count above;       // elements with a larger digit
+  Count count;       // elements with this digit
+};
+
+// Shared memory of find_target_digit.
+template <class Count>
+struct TargetDigitScratch {
+  Count warp_sums[33];
+  uint32_t chunk;
+  Count chunk_above;
+  uint32_t highest;
+  TargetDigit<Count> result;
+};
+
+// A thread sums this many adjacent bins at most: what one warp can then search in one step.
+inline constexpr int kBinsPerThread = 32;
+
+// Steps 2 and 3 of a radix iteration: prefix sums from the highest digit down, and the digit at which they
+// reach `owed`. Called by all threads of a block on a finished histogram in shared memory. Needs
+// 1 <= owed <= its sum, and powers of two with bins <= kBinsPerThread * blockDim.x.
+template <class Count>
+__device__ TargetDigit<Count> find_target_digit(const Count* histogram, int bins, uint64_t owed,
+                                                TargetDigitScratch<Count>& scratch) {
+  const int thread = static_cast<int>(threadIdx.x);
+  const int threads = static_cast<int>(blockDim.x);
+  const int lane = thread % 32, warp = thread / 32, warps = (threads + 31) / 32;
+  if (thread == 0) scratch.highest = 0;
+
+  // Thread t sums the t-th chunk from the top. The rotation by t keeps a warp's reads in separate banks.
+  const int chunk = bins > threads ? bins / threads : 1;
+  const int first_bin = bins - (thread + 1) * chunk;
+  Count sum = 0;
+  int highest = -1;
+  if (first_bin >= 0) {
+    for (int i = 0; i < chunk; ++i) {
+      const int bin = first_bin + ((i + thread) & (chunk - 1));
+      const Count count = histogram[bin];
+      sum += count;
+      if (count > 0 && bin > highest) highest = bin;
+    }
+  }
+
+  // Inclusive scan over the threads: within the warp, then over the warps' sums.
+  Count inclusive = sum;
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const Count other = __shfl_up_sync(~0u, inclusive, step);
+    if (lane >= step) inclusive += other;
+  }
+  if (lane == 31) scratch.warp_sums[warp] = inclusive;
+  __syncthreads();
+  if (warp == 0) {
+    Count warp_sum = lane < warps ? scratch.warp_sums[lane] : 0;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const Count other = __shfl_up_sync(~0u, warp_sum, step);
+      if (lane >= step) warp_sum += other;
+    }
+    scratch.warp_sums[lane] = warp_sum;
+  }
+  __syncthreads();
+  if (warp > 0) inclusive += scratch.warp_sums[warp - 1];
+
+  if (highest >= 0) atomicMax(&scratch.highest, static_cast<uint32_t>(highest));
+  const Count above = inclusive - sum;
+  if (above < owed && owed <= inclusive) {  // exactly one thread
+    scratch.chunk = static_cast<uint32_t>(thread);
+    scratch.chunk_above = above;
+  }
+  __syncthreads();
+
+  // One warp finds the bin within the chunk.
+  if (warp == 0) {
+    const int top_bin = bins - 1 - static_cast<int>(scratch.chunk) * chunk;
+    const Count count = lane < chunk ? histogram[top_bin - lane] : 0;
+    Count within = count;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const Count other = __shfl_up_sync(~0u, within, step);
+      if (lane >= step) within += other;
+    }
+    const Count reached = scratch.chunk_above + within;
+    if (reached >= owed && reached - count < owed) {
+      scratch.result = {static_cast<uint32_t>(top_bin - lane), scratch.highest, reached - count, count};
+    }
+  }
+  __syncthreads();
+  return scratch.result;
+}
+
+}  // namespace gputopk::cuda

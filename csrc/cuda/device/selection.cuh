@@ -1,0 +1,123 @@
+// What is known of one row's winners while its digits are resolved.
+//
+// The extended key of an element is (key, reversed index): comparing it lexicographically is the whole
+// contract, ties to the lower index included, and no two elements of a row share one. A radix selection
+// that runs over the digits of the key and then of the reversed index therefore ends at exactly k winners,
+// with no case for ties.
+#pragma once
+
+#include <cstdint>
+
+#include "core/key_order.h"
+
+namespace gputopk::cuda {
+
+// Keys are computed on in registers of at least 32 bits.
+template <class Bits>
+struct KeyWord {
+  using type = uint32_t;
+};
+template <>
+struct KeyWord<uint64_t> {
+  using type = uint64_t;
+};
+
+template <class Word, class Index>
+struct ExtendedKey {
+  Word key;
+  Index reversed;  // cols - 1 - index
+
+  __device__ bool operator<(const ExtendedKey& other) const {
+    return key < other.key || (key == other.key && reversed < other.reversed);
+  }
+};
+
+// One digit: `key_width` bits of the key above `index_width` bits of the reversed index. Either may be 0;
+// both are positive for the digit that holds the key's lowest bits.
+struct Digit {
+  int key_shift;
+  int key_width;
+  int index_shift;
+  int index_width;
+
+  __host__ __device__ int width() const { return key_width + index_width; }
+  // The digit, or one before it, has bits of the index: bounds below it compare the index too.
+  __host__ __device__ bool reaches_index() const { return index_width > 0; }
+
+  template <class Word, class Index>
+  __device__ uint32_t of(const ExtendedKey<Word, Index>& x) const {
+    const uint32_t key_part = static_cast<uint32_t>(x.key >> key_shift) & ((1u << key_width) - 1);
+    const uint32_t index_part = static_cast<uint32_t>(x.reversed >> index_shift) & ((1u << index_width) - 1);
+    return key_part << index_width | index_part;
+  }
+};
+
+// The digit number `pass` (from 1, most significant first) when digits are `width` bits wide. A shift by a
+// whole word is undefined, so a part of no bits is given shift 0.
+__host__ __device__ inline Digit digit_of_pass(int pass, int width, int key_bits, int index_bits) {
+  const int total = key_bits + index_bits;
+  const int high = total - (pass - 1) * width;
+  const int low = high > width ? high - width : 0;
+  Digit digit{};
+  if (high > index_bits) {
+    const int key_low = low > index_bits ? low : index_bits;
+    digit.key_shift = key_low - index_bits;
+    digit.key_width = high - key_low;
+  }
+  if (low < index_bits) {
+    digit.index_shift = low;
+    digit.index_width = (high < index_bits ? high : index_bits) - low;
+  }
+  return digit;
+}
+
+// The row's elements by extended key:  rejected < low <= candidates <= split < winners <= top < taken.
+// "Winners" are certain and not yet written; "taken" were written by an earlier pass.
+template <class Word, class Index>
+struct Selection {
+  using Extended = ExtendedKey<Word, Index>;
+
+  Extended low, split, top;
+  uint64_t owed;        // winners still to be found among the candidates
+  uint64_t candidates;  // elements in [low, split]
+
+  // Before the first digit: every element is a candidate.
+  __device__ static Selection whole_row(uint64_t k, uint64_t cols) {
+    constexpr Extended kLowest{0, 0};
+    constexpr Extended kHighest{static_cast<Word>(~Word{0}), static_cast<Index>(~Index{0})};
+    return {kLowest, kHighest, kHighest, k, cols};
+  }
+
+  __device__ bool takes_all() const { return owed == candidates; }
+
+  // Among the candidates, those whose digit is `target` stay candidates, those above it are winners.
+  // `above` of them are, none beyond digit `highest`; `count` have the target digit.
+  __device__ void narrow(const Digit& digit, uint32_t target, uint32_t highest, uint64_t above, uint64_t count) {
+    const Extended prefix = low;
+    low = with_digit(prefix, digit, target, /*fill=*/false);
+    split = with_digit(prefix, digit, target, /*fill=*/true);
+    top = with_digit(prefix, digit, highest, /*fill=*/true);
+    owed -= above;
+    candidates = count;
+  }
+
+ private:
+  // `prefix` with this digit, and every bit below it cleared or set.
+  __device__ static Extended with_digit(Extended prefix, const Digit& digit, uint32_t value, bool fill) {
+    const uint32_t key_part = value >> digit.index_width;
+    const uint32_t index_part = value & ((1u << digit.index_width) - 1);
+    prefix.key |= static_cast<Word>(key_part) << digit.key_shift;
+    prefix.reversed |= static_cast<Index>(index_part) << digit.index_shift;
+    if (fill) {
+      if (digit.key_width > 0) prefix.key |= (Word{1} << digit.key_shift) - 1;
+      if (digit.index_width > 0) {
+        prefix.reversed |= (Index{1} << digit.index_shift) - 1;
+      } else {
+        prefix.reversed = static_cast<Index>(~Index{0});
+      }
+    }
+    return prefix;
+  }
+};
+
+}  // namespace gputopk::cuda

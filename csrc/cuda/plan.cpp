@@ -1,0 +1,128 @@
+#include "cuda/plan.h"
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cuda/tuning.h"
+
+namespace gputopk::cuda {
+namespace {
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+template <class... Cases>
+Overloaded(Cases...) -> Overloaded<Cases...>;
+
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+int64_t air_tiles(const Problem& problem) {
+  constexpr int64_t kTileBytes = int64_t{tuning::kAirThreads} * tuning::kAirUnroll * 16;
+  return divide_up(problem.cols * dtype_bytes(problem.dtype), kTileBytes);
+}
+
+// The split that ends first when blocks run in waves over the GPU, each as long as its tiles and a fixed
+// overhead. Blocks of one row then differ by one tile at most.
+int air_blocks_per_row(const Problem& problem, const Device& device) {
+  const int64_t resident = int64_t{device.sm_count} * tuning::kAirBlocksPerSm;
+  const int64_t tiles = air_tiles(problem);
+  int best = 1;
+  double best_cost = 0;
+  for (int64_t blocks = 1; blocks <= std::min(tiles, resident); ++blocks) {
+    const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
+    const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + tuning::kAirBlockOverheadTiles);
+    if (blocks == 1 || cost < best_cost) {
+      best = static_cast<int>(blocks);
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+// As many bins as the elements of a block can pay for.
+int air_digit_bits(const Problem& problem, int blocks_per_row) {
+  const int64_t per_block = problem.cols / blocks_per_row;
+  return std::clamp(bit_width(static_cast<uint64_t>(per_block / tuning::kAirElementsPerBin)),
+                    tuning::kAirMinDigitBits, tuning::kAirMaxDigitBits);
+}
+
+air::Config air_config(const Problem& problem, const Device& device, const AirStudy& study) {
+  air::Config config{};
+  config.blocks_per_row = study.blocks_per_row > 0 ? study.blocks_per_row : air_blocks_per_row(problem, device);
+  config.digit_bits =
+      study.digit_bits > 0 ? study.digit_bits : air_digit_bits(problem, config.blocks_per_row);
+  config.buffer = study.adaptive ? std::min(problem.cols, std::max(problem.cols / tuning::kAirAlpha,
+                                                                   tuning::kAirMinBuffer))
+                                 : problem.cols;
+  config.early_stop = study.early_stop;
+  return config;
+}
+
+bool fits_one_block(const Problem& problem) {
+  return problem.cols * dtype_bytes(problem.dtype) <= tuning::kAirBlockMaxBytes;
+}
+
+air_block::Config air_block_config(const Problem& problem) {
+  air_block::Config config{};
+  config.digit_bits = problem.cols <= tuning::kAirBlockShortCols ? tuning::kAirBlockShortDigitBits
+                                                                 : tuning::kAirBlockDigitBits;
+  config.threads = tuning::kAirBlockMinThreads;
+  while (config.threads < tuning::kAirBlockMaxThreads &&
+         config.threads * tuning::kAirBlockElementsPerThread < problem.cols) {
+    config.threads *= 2;
+  }
+  return config;
+}
+
+}  // namespace
+
+const char* unsupported_reason(const Problem&, Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+    case Algorithm::kAir: return nullptr;
+    default: return "it is not implemented in this version";
+  }
+}
+
+Algorithm choose(const Problem&, const Device&) { return Algorithm::kAir; }
+
+Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
+  if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
+  Plan plan{problem, device, {}, problem.sorted && problem.k > 1};
+  if (fits_one_block(problem)) {
+    plan.config = air_block_config(problem);
+  } else {
+    plan.config = air_config(problem, device, {});
+  }
+  return plan;
+}
+
+Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study) {
+  return {problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
+}
+
+void describe(const Plan& plan, char* text, size_t text_bytes) {
+  const Problem& problem = plan.problem;
+  char form[160];
+  std::visit(Overloaded{[&](const air::Config& config) {
+                          const int bits = 8 * dtype_bytes(problem.dtype) +
+                                           bit_width(static_cast<uint64_t>(problem.cols - 1));
+                          std::snprintf(form, sizeof(form),
+                                        "air: %d blocks a row, %d passes of %d-bit digits, buffer of %lld",
+                                        config.blocks_per_row, static_cast<int>(divide_up(bits, config.digit_bits)),
+                                        config.digit_bits, static_cast<long long>(config.buffer));
+                        },
+                        [&](const air_block::Config& config) {
+                          std::snprintf(form, sizeof(form), "air: one block a row, %d threads, %d-bit digits",
+                                        config.threads, config.digit_bits);
+                        }},
+             plan.config);
+  std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs", form,
+                plan.order_rows ? "then order_rows" : "rows left as they are", static_cast<long long>(problem.rows),
+                static_cast<long long>(problem.cols), static_cast<long long>(problem.k), dtype_name(problem.dtype),
+                problem.largest ? "largest" : "smallest", problem.magnitude ? " by magnitude" : "",
+                plan.device.sm_count);
+}
+
+}  // namespace gputopk::cuda

@@ -1,0 +1,49 @@
+// All decisions of the CUDA side: which algorithm, in which form, with which numbers. Pure host code, a
+// function of the request and the device alone, so it is tested without a GPU.
+#pragma once
+
+#include <cstddef>
+#include <variant>
+
+#include "core/problem.h"
+#include "cuda/air.h"
+#include "cuda/air_block.h"
+
+namespace gputopk::cuda {
+
+// What a plan depends on of a GPU. The default is the one that the numbers were measured on.
+struct Device {
+  int sm_count = 132;
+};
+
+struct Plan {
+  Problem problem;
+  Device device;
+  std::variant<air::Config, air_block::Config> config;
+  bool order_rows;  // a step of its own follows
+};
+
+// Overrides of the plan's numbers for ablations and tuning studies of AIR; zero: the plan's choice.
+struct AirStudy {
+  int digit_bits = 0;
+  int blocks_per_row = 0;
+  bool adaptive = true;
+  bool early_stop = true;
+};
+
+// Why `algorithm` cannot serve the request, or nullptr.
+const char* unsupported_reason(const Problem& problem, Algorithm algorithm);
+
+// The algorithm that `auto` takes.
+Algorithm choose(const Problem& problem, const Device& device);
+
+// `algorithm` must be supported.
+Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm);
+
+// AIR over many blocks, whatever the shape, with the study's numbers.
+Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study);
+
+// The plan in one line, "air: ...".
+void describe(const Plan& plan, char* text, size_t text_bytes);
+
+}  // namespace gputopk::cuda

@@ -1,0 +1,21 @@
+// The front door of the CUDA side: runs a plan on a stream. Launches only: no allocation, no
+// synchronisation, no host read of device data.
+#pragma once
+
+#include <cstddef>
+
+#include "cuda/plan.h"
+#include "cuda/stream.h"
+
+namespace gputopk::cuda {
+
+size_t workspace_bytes(const Plan& plan);
+
+ErrorCode run(const Plan& plan, const Buffers& buffers, Stream stream);
+
+// Reads `bytes` once, 16-byte aligned, and leaves one number a block in `scratch`, kReadFloorScratchBytes
+// at least: the yardstick of the benchmarks.
+inline constexpr size_t kReadFloorScratchBytes = 64 * 1024;
+ErrorCode read_floor(const void* input, size_t bytes, void* scratch, const Device& device, Stream stream);
+
+}  // namespace gputopk::cuda

@@ -1,0 +1,58 @@
+// Every number of the CUDA side: its value, why, and the bench that backs it.
+// Measured on one NVIDIA H200; `bench/ablation.py` and `bench/bench_topk.py` print them again.
+#pragma once
+
+#include <cstdint>
+
+namespace gputopk::cuda::tuning {
+
+// ---- AIR over many blocks (air.cu) ----
+
+// 512 threads, two blocks an SM: 64 registers a thread, and 64 KB of loads in flight an SM, twice what
+// the memory's latency asks for.
+inline constexpr int kAirThreads = 512;
+inline constexpr int kAirBlocksPerSm = 2;
+inline constexpr int kAirUnroll = 4;  // 16-byte loads in flight a thread
+
+// Digit widths. Up to 14 bits a histogram costs 1.02 x the read (PERFORMANCE.md), and 64 KB leave room for
+// two blocks an SM; below 11 bits (the paper's choice) a row needs one launch more.
+inline constexpr int kAirMinDigitBits = 11;
+inline constexpr int kAirMaxDigitBits = 14;
+// A block clears and adds up its bins once: so many elements a bin keep that under a tenth of its read.
+inline constexpr int kAirElementsPerBin = 8;
+
+// Adaptive buffering (paper, section 3.2): candidates are stored when they are at most cols / kAirAlpha.
+// Storing 1 % of the elements costs 0.27 of a read and 5 % costs 0.98 (PERFORMANCE.md), another pass over
+// the row costs 1: so 3 %.
+inline constexpr int kAirAlpha = 32;
+// A buffer of fewer is not worth a decision.
+inline constexpr int64_t kAirMinBuffer = 4096;
+
+// A warp writes out its winners or candidates from so many on: winners are rare where rows are long, and
+// both stages of 16 warps take 32 KB beside a histogram of 64.
+inline constexpr int kAirStagedWinners = 32;
+inline constexpr int kAirStagedCandidates = 96;
+
+// The work of starting and ending a block, in tiles: clearing bins, adding them up, arriving.
+inline constexpr double kAirBlockOverheadTiles = 1.5;
+
+// ---- AIR with one block a row (air_block.cu) ----
+
+// Rows up to this many bytes of keys stay in shared memory; the histogram and the rest need 16 KB beside it.
+inline constexpr int64_t kAirBlockMaxBytes = 128 * 1024;
+// A block has a thread for so many elements, between the two bounds.
+inline constexpr int kAirBlockElementsPerThread = 16;
+inline constexpr int kAirBlockMinThreads = 64;
+inline constexpr int kAirBlockMaxThreads = 1024;
+// Short rows take narrow digits: clearing and scanning the bins is then the cost, not the elements.
+inline constexpr int kAirBlockShortCols = 1024;
+inline constexpr int kAirBlockShortDigitBits = 8;
+inline constexpr int kAirBlockDigitBits = 11;
+
+// ---- Ordering k winners (order_rows.cu) ----
+
+// Up to this k one block sorts a row in shared memory (64 KB of 8-byte entries); beyond it, CUB's device sort.
+inline constexpr int64_t kOrderBlockMaxK = 4096;
+inline constexpr int kOrderThreads = 512;
+
+}  // namespace gputopk::cuda::tuning

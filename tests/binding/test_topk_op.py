@@ -1,0 +1,476 @@
+"""torch.ops.gputopk.topk as a PyTorch operator: schema, outs, errors, and every subsystem that meets it."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import torch_topk  # noqa: F401  registers the operator
+from tests import inputs, oracle
+
+topk = torch.ops.gputopk.topk
+DTYPES = pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+
+
+def good_call() -> None:
+    """A call that must be right whatever went wrong before it."""
+    tensor = inputs.make("few_distinct", 3, 100)
+    oracle.assert_topk(topk(tensor, 5), tensor, 5)
+
+
+# The schema.
+
+ARGUMENTS = (
+    "Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool magnitude=False, "
+    "ScalarType? index_dtype=None, int algorithm=0"
+)
+
+
+def test_the_schemas_are_the_published_ones():
+    assert str(topk.default._schema) == f"gputopk::topk({ARGUMENTS}) -> (Tensor values, Tensor indices)"
+    outs = "Tensor(a!) values, Tensor(b!) indices"
+    assert str(topk.out._schema) == f"gputopk::topk.out({ARGUMENTS}, {outs}) -> ()"
+    assert str(torch.ops.gputopk._plan.default._schema) == f"gputopk::_plan({ARGUMENTS}) -> str"
+
+
+def test_arguments_may_be_named():
+    tensor = inputs.make("normal", 3, 20)
+    result = topk(self=tensor, k=4, dim=0 - 1, largest=False, sorted=True, magnitude=True, algorithm=0)
+    oracle.assert_topk(result, tensor, 4, largest=False, magnitude=True)
+
+
+def test_a_plan_is_printed_for_the_cpu():
+    assert torch.ops.gputopk._plan(torch.zeros(3, 1000), 5).startswith("cpu: ")
+
+
+# Bad arguments.
+
+
+def zeros(*shape, dtype=torch.float32) -> torch.Tensor:
+    return torch.zeros(shape, dtype=dtype)
+
+
+# what: (call, words that the message must hold)
+BAD = {
+    "k above the size": (lambda: topk(zeros(3, 7), 8), ["selected index k out of range", "8", "7"]),
+    "k below zero": (lambda: topk(zeros(3, 7), -2), ["selected index k out of range", "-2", "7"]),
+    "k above one of a scalar": (lambda: topk(zeros(), 2), ["selected index k out of range", "2"]),
+    "k of another dim": (lambda: topk(zeros(3, 7), 4, 0), ["selected index k out of range", "4", "3"]),
+    "k of an empty dim": (lambda: topk(zeros(3, 0), 1), ["selected index k out of range", "1", "0"]),
+    "k of 2**40": (lambda: topk(zeros(3, 7), 2**40), ["selected index k out of range", str(2**40)]),
+    "dim too high": (lambda: topk(zeros(3, 7), 1, 2), ["Dimension out of range", "[-2, 1]", "2"]),
+    "dim too low": (lambda: topk(zeros(3, 7), 1, -3), ["Dimension out of range", "[-2, 1]", "-3"]),
+    "dim of a scalar": (lambda: topk(zeros(), 1, 1), ["Dimension out of range", "[-1, 0]", "1"]),
+    "complex": (lambda: topk(zeros(3, 7, dtype=torch.complex64), 1), ["complex"]),
+    "algorithm too high": (lambda: topk(zeros(3, 7), 1, algorithm=7), ["algorithm", "7"]),
+    "algorithm below zero": (lambda: topk(zeros(3, 7), 1, algorithm=-1), ["algorithm", "-1"]),
+    "algorithm of 256": (lambda: topk(zeros(3, 7), 1, algorithm=256), ["algorithm", "256"]),
+    "air on the cpu": (lambda: topk(zeros(3, 7), 1, algorithm=1), ["air", "CPU"]),
+    "sort on the cpu": (lambda: topk(zeros(3, 7), 1, algorithm=6), ["sort", "CPU"]),
+    "index_dtype float": (lambda: topk(zeros(3, 7), 1, index_dtype=torch.float32), ["index_dtype"]),
+    "index_dtype int16": (lambda: topk(zeros(3, 7), 1, index_dtype=torch.int16), ["index_dtype"]),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_bad_argument_is_named_with_its_value_and_range(what):
+    call, words = BAD[what]
+    with pytest.raises(RuntimeError) as caught:
+        call()
+    message = str(caught.value)
+    for word in ["topk", *words]:
+        assert word.lower() in message.lower(), message
+    good_call()
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_the_fake_refuses_what_the_operator_refuses(what):
+    """Algorithms apart: a fake tensor plans for another device."""
+    if "cpu" in what:
+        return
+    call, _ = BAD[what]
+    with FakeTensorMode(), pytest.raises((RuntimeError, IndexError)):
+        call()
+
+
+def test_layouts_without_strides_are_refused():
+    with pytest.raises((RuntimeError, NotImplementedError)):
+        topk(torch.eye(5).to_sparse(), 1)
+    good_call()
+
+
+# Out variants.
+
+
+def outs(shape, dtype=torch.float32, index_dtype=torch.int64) -> dict[str, torch.Tensor]:
+    return {"values": torch.full(shape, 99, dtype=dtype), "indices": torch.full(shape, 99, dtype=index_dtype)}
+
+
+def test_the_out_variant_fills_its_tensors_and_returns_nothing():
+    tensor = inputs.make("few_distinct", 6, 50, torch.bfloat16)
+    for order in (True, False):
+        out = outs((6, 9), torch.bfloat16)
+        places = out["values"].data_ptr(), out["indices"].data_ptr()
+        assert topk.out(tensor, 9, sorted=order, **out) is None
+        assert places == (out["values"].data_ptr(), out["indices"].data_ptr())
+        oracle.assert_topk((out["values"], out["indices"]), tensor, 9, sorted=order)
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+@pytest.mark.parametrize(
+    "layout",
+    [
+        lambda t: t.new_full((*t.shape[::-1],), 99).T,
+        lambda t: t.new_full((t.shape[0], 2 * t.shape[1]), 99)[:, ::2],
+        lambda t: t.new_full((t.shape[0] + 3, t.shape[1] + 2), 99)[3:, 2:],
+    ],
+    ids=["transposed", "stepped", "inner"],
+)
+def test_strided_outs_are_honoured_and_their_gaps_left_alone(layout, dim):
+    tensor = inputs.make("normal", 12, 15)
+    k = 4
+    shape = [12, 15]
+    shape[dim] = k
+    values = layout(torch.empty(shape))
+    indices = layout(torch.empty(shape, dtype=torch.int64))
+    strides = values.stride(), indices.stride()
+    around = [int((out._base == 99).sum()) for out in (values, indices)]
+    topk.out(tensor, k, dim, values=values, indices=indices)
+    assert strides == (values.stride(), indices.stride())
+    oracle.assert_topk((values, indices), tensor, k, dim, contiguous=False)
+    for out, before in zip((values, indices), around, strict=True):
+        assert int((out._base == 99).sum()) == before - out.numel(), "written outside the out tensor"
+
+
+def test_outs_of_int32_indices_are_filled():
+    tensor = inputs.make("normal", 6, 50)
+    out = outs((6, 9), index_dtype=torch.int32)
+    topk.out(tensor, 9, index_dtype=torch.int32, **out)
+    oracle.assert_topk((out["values"], out["indices"]), tensor, 9, index_dtype=torch.int32)
+
+
+def test_empty_outs_are_accepted():
+    topk.out(zeros(3, 7), 0, **outs((3, 0)))
+    topk.out(zeros(0, 7), 2, **outs((0, 2)))
+
+
+def _same_storage() -> dict[str, torch.Tensor]:
+    both = torch.full((3, 4), 99)
+    return {"values": both, "indices": both}
+
+
+def _overlapping_pair() -> dict[str, torch.Tensor]:
+    flat = torch.full((20,), 99)
+    return {"values": flat[:12].view(3, 4), "indices": flat[6:18].view(3, 4)}
+
+
+def _over_input(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
+    return {"values": tensor[:, 1:5], "indices": torch.zeros(3, 4, dtype=torch.int64)}
+
+
+# what: (input, outs of it, words)
+BAD_OUTS = {
+    "values of another dtype": (
+        lambda: zeros(3, 7),
+        lambda x: outs((3, 4), torch.float64),
+        ["Expected out tensor to have dtype"],
+    ),
+    "indices of another dtype": (
+        lambda: zeros(3, 7),
+        lambda x: outs((3, 4), index_dtype=torch.int32),
+        ["Expected out tensor to have dtype"],
+    ),
+    "values of another shape": (lambda: zeros(3, 7), lambda x: outs((3, 5)), ["[3, 4]"]),
+    "values of another rank": (lambda: zeros(3, 7), lambda x: outs((12,)), ["[3, 4]"]),
+    "empty values": (lambda: zeros(3, 7), lambda x: outs((0,)), ["[3, 4]"]),
+    "indices of another shape": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "indices": torch.zeros(4, 3, dtype=torch.int64)},
+        ["[3, 4]"],
+    ),
+    "values of another device": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "values": torch.empty(3, 4, device="meta")},
+        ["device"],
+    ),
+    "expanded values": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "values": torch.zeros(3, 1).expand(3, 4)},
+        ["single memory location"],
+    ),
+    "expanded indices": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "indices": torch.zeros(1, 4, dtype=torch.int64).expand(3, 4)},
+        ["single memory location"],
+    ),
+    "overlapping windows": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "values": torch.zeros(6).unfold(0, 4, 1)},
+        ["single memory location"],
+    ),
+    "one tensor for both": (lambda: zeros(3, 7, dtype=torch.int64), lambda x: _same_storage(), ["memory"]),
+    "values over indices": (
+        lambda: zeros(3, 7, dtype=torch.int64),
+        lambda x: _overlapping_pair(),
+        ["memory"],
+    ),
+    "values over the input": (lambda: zeros(3, 7), _over_input, ["memory"]),
+    "values are the input": (
+        lambda: zeros(3, 4),
+        lambda x: {"values": x, "indices": torch.zeros(3, 4, dtype=torch.int64)},
+        ["memory"],
+    ),
+    "indices over the input": (
+        lambda: zeros(3, 8, dtype=torch.int64),
+        lambda x: {"values": torch.zeros(3, 4, dtype=torch.int64), "indices": x[:, :4]},
+        ["memory"],
+    ),
+}
+
+
+@pytest.mark.parametrize("what", BAD_OUTS)
+def test_a_bad_out_is_refused_and_left_alone(what):
+    make_input, make_outs, words = BAD_OUTS[what]
+    tensor = make_input()
+    out = make_outs(tensor)
+    before = {name: t.clone() for name, t in out.items()}
+    with pytest.raises(RuntimeError) as caught:
+        topk.out(tensor, 4, **out)
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+    for name, t in out.items():
+        assert t.is_meta or torch.equal(t, before[name])
+    good_call()
+
+
+def test_outs_beside_the_input_in_one_storage_are_accepted():
+    """Interleaved columns share a storage and no element."""
+    storage = inputs.make("normal", 3, 20)
+    tensor, values = storage[:, ::2], storage[:, 1:8:2]
+    want = oracle.expected(tensor, 4)
+    indices = torch.empty(3, 4, dtype=torch.int64)
+    topk.out(tensor, 4, values=values, indices=indices)
+    assert (oracle.bits_of(values) == want[0]).all() and (indices.numpy() == want[1]).all()
+
+
+# Autograd: none.
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16, torch.float64])
+def test_outputs_never_require_grad(dtype):
+    leaf = inputs.make("normal", 3, 20, dtype).requires_grad_()
+    for tensor in (leaf, leaf * 2, leaf.T, leaf.view(-1), torch.nn.Parameter(leaf.detach().clone())):
+        values, indices = topk(tensor, 2)
+        for output in (values, indices):
+            assert not output.requires_grad and output.grad_fn is None
+    with torch.inference_mode():
+        oracle.assert_topk(topk(leaf, 3), leaf.detach(), 3)
+    with torch.no_grad():
+        oracle.assert_topk(topk(leaf, 3), leaf.detach(), 3)
+
+
+def test_a_forward_gradient_is_refused_or_dropped_but_never_wrong():
+    import torch.autograd.forward_ad as fwd
+
+    with fwd.dual_level():
+        dual = fwd.make_dual(torch.randn(3, 9), torch.randn(3, 9))
+        values, _ = topk(dual, 2)
+        assert fwd.unpack_dual(values).tangent is None
+
+
+# opcheck.
+
+
+def samples() -> list[tuple[str, tuple, dict]]:
+    x = inputs.make("normal", 6, 40).view(2, 3, 40)
+    return [
+        ("plain", (x, 5), {}),
+        ("every flag", (x, 2, -2, False, False), {"magnitude": True, "index_dtype": torch.int32}),
+        ("k = 0", (x, 0), {}),
+        ("k = size", (x, 40), {}),
+        ("scalar", (torch.tensor(2.0), 1), {}),
+        ("scalar, k = 0", (torch.tensor(2.0), 0, 0), {}),
+        ("empty", (torch.zeros(0, 4), 2), {}),
+        ("empty dim", (torch.zeros(4, 0), 0), {}),
+        ("dim 0", (x, 2, 0), {}),
+        ("transposed", (x.transpose(0, 2), 2), {}),
+        ("expanded", (x[:, :1].expand(2, 7, 40), 3, 1), {}),
+        ("stepped", (x[..., ::3], 3), {}),
+        ("bfloat16", (x.to(torch.bfloat16), 3), {}),
+        ("int64", (x.to(torch.int64), 3), {}),
+        ("bool", (x > 0, 3), {}),
+        ("uint32", (inputs.make("normal", 3, 9, torch.uint32), 3), {}),
+        ("float8", (inputs.make("normal", 3, 9, torch.float8_e5m2), 3), {}),
+    ]
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize(("args", "kwargs"), [s[1:] for s in samples()], ids=[s[0] for s in samples()])
+def test_opcheck_accepts_the_operator(args, kwargs, requires_grad):
+    tensor = args[0].detach().clone() if requires_grad else args[0]
+    if requires_grad:
+        if tensor.dtype not in (torch.float32, torch.bfloat16):
+            return
+        tensor.requires_grad_()
+    torch.library.opcheck(topk.default, (tensor, *args[1:]), kwargs)
+
+
+def test_opcheck_accepts_the_out_variant():
+    torch.library.opcheck(topk.out, (inputs.make("normal", 3, 20), 4), outs((3, 4)))
+
+
+# Fake and meta.
+
+
+@DTYPES
+def test_the_fake_gives_the_form_of_the_real_thing(dtype):
+    bases = [
+        (inputs.make("normal", 6, 20, dtype).view(2, 3, 20), -1, 4),
+        (inputs.make("normal", 6, 20, dtype).view(2, 3, 20).permute(2, 0, 1), 0, 7),
+        (inputs.make("normal", 6, 20, dtype)[:, ::2], 0, 0),
+        (inputs.make("normal", 1, 1, dtype).view(()), 0, 1),
+        (inputs.make("normal", 0, 3, dtype), 1, 2),
+    ]
+    for tensor, dim, k in bases:
+        for index_dtype in (None, torch.int32):
+            real = topk(tensor, k, dim, index_dtype=index_dtype)
+            with FakeTensorMode() as mode:
+                fake = topk(mode.from_tensor(tensor), k, dim, index_dtype=index_dtype)
+            meta = topk(tensor.to("meta"), k, dim, index_dtype=index_dtype)
+            for got, like in zip((*fake, *meta), (*real, *real), strict=True):
+                assert got.shape == like.shape and got.dtype == like.dtype
+                assert got.stride() == like.stride() and not got.requires_grad
+
+
+def test_the_out_variant_has_a_fake():
+    with FakeTensorMode():
+        out = outs((3, 4))
+        assert topk.out(zeros(3, 7), 4, **out) is None
+        with pytest.raises(RuntimeError):
+            topk.out(zeros(3, 7), 5, **out)
+
+
+# torch.compile and export.
+
+
+def compiled(function, backend: str):
+    torch._dynamo.reset()
+    return torch.compile(function, fullgraph=True, dynamic=True, backend=backend)
+
+
+def test_the_operator_compiles_whole_with_dynamic_shapes():
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    torch._dynamo.reset()
+
+    @torch.compile(fullgraph=True, dynamic=True, backend=counter)
+    def function(x, k):
+        values, indices = topk(x * 2, k, 0, False, magnitude=True)
+        return values + 1, indices
+
+    for rows, cols, k in ((20, 6, 3), (33, 5, 7), (50, 9, 20)):
+        tensor = inputs.make("normal", rows, cols)
+        values, indices = function(tensor, k)
+        want_values, want_indices = topk(tensor * 2, k, 0, False, magnitude=True)
+        assert torch.equal(values, want_values + 1) and torch.equal(indices, want_indices)
+    assert counter.frame_count == 1, "recompiled"
+
+
+def test_the_operator_compiles_with_inductor():
+    tensor = inputs.make("normal", 5, 60)
+
+    def function(x):
+        values, indices = topk(x + 1, 4)
+        return values * 2, indices
+
+    for got, want in zip(compiled(function, "inductor")(tensor), function(tensor), strict=True):
+        assert torch.equal(got, want)
+
+
+def test_the_out_variant_compiles_whole():
+    def function(x, values, indices):
+        topk.out(x, 4, values=values, indices=indices)
+        return values + 0
+
+    tensor = inputs.make("normal", 5, 60)
+    out = outs((5, 4))
+    result = compiled(function, "aot_eager")(tensor, out["values"], out["indices"])
+    oracle.assert_topk((out["values"], out["indices"]), tensor, 4)
+    assert torch.equal(result, out["values"])
+
+
+def test_the_operator_is_exported_with_dynamic_shapes():
+    class Module(torch.nn.Module):
+        def forward(self, x):
+            return topk(x, 3)
+
+    rows, cols = torch.export.Dim("rows"), torch.export.Dim("cols", min=4)
+    program = torch.export.export(
+        Module(), (inputs.make("normal", 5, 60),), dynamic_shapes={"x": {0: rows, 1: cols}}
+    )
+    tensor = inputs.make("normal", 9, 33)
+    oracle.assert_topk(program.module()(tensor), tensor, 3)
+
+
+# Other parts of PyTorch.
+
+
+def test_a_lazily_cloned_input_stays_unmaterialised():
+    for view in (lambda t: t, lambda t: t[1:], lambda t: t[:, 3:-2]):
+        source = inputs.make("normal", 4, 50)
+        lazy = view(torch._lazy_clone(source))
+        oracle.assert_topk(topk(lazy, 3), view(source), 3)
+        lazy = torch._lazy_clone(source)
+        topk(view(lazy), 3)
+        assert torch._C._is_cow_tensor(lazy)
+        assert torch._C._is_cow_tensor(source)
+
+
+def test_a_lazily_cloned_out_is_materialised():
+    base = torch.full((4, 3), 99.0)
+    lazy = torch._lazy_clone(base)
+    topk.out(inputs.make("normal", 4, 50), 3, values=lazy, indices=torch.empty(4, 3, dtype=torch.int64))
+    assert bool((base == 99).all()) and not bool((lazy == 99).any())
+
+
+@pytest.mark.parametrize("in_dim", [0, 1, 2])
+@pytest.mark.parametrize("dim", [0, 1, -1, -2])
+def test_vmap_gives_what_a_loop_gives(in_dim, dim):
+    tensor = inputs.make("few_distinct", 12, 20).view(3, 4, 20)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # a missing rule warns that it loops
+        values, indices = torch.vmap(lambda x: topk(x, 2, dim, False), in_dims=in_dim)(tensor)
+    slices = [topk(x, 2, dim, False) for x in tensor.unbind(in_dim)]
+    assert torch.equal(values, torch.stack([s[0] for s in slices]))
+    assert torch.equal(indices, torch.stack([s[1] for s in slices]))
+
+
+def test_vmap_over_rows_alone_and_nested():
+    tensor = inputs.make("few_distinct", 12, 20).view(3, 4, 20)
+    nested = torch.vmap(torch.vmap(lambda x: topk(x, 5)))(tensor)
+    oracle.assert_topk(nested, tensor, 5)
+    scalars = torch.vmap(lambda x: topk(x, 1))(torch.arange(4.0))
+    assert scalars[0].tolist() == [0, 1, 2, 3] and scalars[1].tolist() == [0, 0, 0, 0]
+
+
+def test_lazily_negated_and_zero_tensors_are_read_right():
+    negated = torch.view_as_complex(inputs.make("normal", 40, 2)).conj().imag
+    assert negated.is_neg()
+    oracle.assert_topk(topk(negated, 7), negated.resolve_neg(), 7)
+    values, indices = topk(torch._efficientzerotensor((3, 9)), 2)
+    assert values.tolist() == [[0, 0]] * 3 and indices.tolist() == [[0, 1]] * 3
+
+
+def test_autocast_leaves_the_dtype_alone():
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert topk(zeros(3, 7), 1)[0].dtype == torch.float32
+
+
+def test_deterministic_mode_is_no_obstacle():
+    torch.use_deterministic_algorithms(True)
+    try:
+        good_call()
+    finally:
+        torch.use_deterministic_algorithms(False)

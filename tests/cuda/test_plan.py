@@ -1,0 +1,123 @@
+"""The CUDA plan, from meta tensors: which request goes where, and why others are refused. Needs no GPU."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import torch
+
+import torch_topk
+from tests import oracle, tuning
+
+plan = torch.ops.gputopk._plan
+topk = torch.ops.gputopk.topk
+NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air")]
+SHAPES = [(1, 1), (1, 100), (3, 4096), (32, 50257), (1, 1 << 20), (1, 1 << 28), (100_000, 256), (7, 33_333)]
+
+
+def meta(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_every_request_has_a_plan_of_a_known_algorithm(dtype, shape):
+    names = [a.name for a in torch_topk.Algorithm if a.name != "auto"]
+    for k in {1, shape[1] // 2, shape[1]} - {0}:
+        for order in (True, False):
+            text = plan(meta(*shape, dtype=dtype), k, sorted=order)
+            assert text.split(":")[0] in names, text
+            assert ": " in text and text.isprintable()
+
+
+def form(*arguments, **flags) -> str:
+    """The part of the plan that says what runs, without the request that it repeats."""
+    return plan(*arguments, **flags).split(";")[0]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_plan_depends_on_sizes_alone(shape):
+    want = form(meta(*shape), 1)
+    for flags in (
+        {},
+        {"largest": False},
+        {"magnitude": True},
+        {"sorted": False},
+        {"index_dtype": torch.int32},
+    ):
+        assert form(meta(*shape), 1, **flags) == want, flags
+    assert form(meta(*shape, dtype=torch.int32), 1) == want
+
+
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_the_plan_of_another_dim_is_that_of_its_rows(dim):
+    tensor = meta(30, 400, 5000)
+    cols = tensor.shape[dim]
+    rows = tensor.numel() // cols
+    assert plan(tensor, 9, dim).split(":")[0] == plan(meta(rows, cols), 9).split(":")[0]
+
+
+def test_auto_and_air_are_one_plan_while_air_is_alone():
+    for shape in SHAPES:
+        assert plan(meta(*shape), 1) == plan(meta(*shape), 1, algorithm=torch_topk.Algorithm.air)
+
+
+@pytest.mark.parametrize("algorithm", NOT_YET, ids=lambda a: a.name)
+@pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
+def test_an_algorithm_that_cannot_serve_is_refused_with_its_reason(call, algorithm):
+    with pytest.raises(RuntimeError) as caught:
+        call(meta(3, 4096), 5, algorithm=int(algorithm))
+    message = str(caught.value)
+    assert algorithm.name in message and "topk" in message
+    assert len(message.splitlines()[0]) > len(algorithm.name) + 20, f"no reason: {message}"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"), [((8,), "out of range"), ((-1,), "out of range"), ((1, 2), "Dim")]
+)
+def test_a_plan_refuses_what_the_operator_refuses(arguments, words):
+    with pytest.raises((RuntimeError, IndexError), match=words):
+        plan(meta(3, 7), *arguments)
+
+
+@pytest.mark.parametrize(("shape", "k"), [((3, 7), 0), ((0, 7), 2), ((3, 0), 0), ((), 1), ((), 0)], ids=str)
+def test_requests_of_nothing_have_a_plan_too(shape, k):
+    assert plan(meta(*shape), k)
+
+
+def test_rows_beyond_2_31_elements_are_planned():
+    for shape in ((1, 2**31 + 3), (2**31 + 3, 2), (2**20, 2**20), (1, 2**40)):
+        assert plan(meta(*shape, dtype=torch.uint8), 2)
+
+
+def blocks_a_row(*shape: int, dtype: torch.dtype = torch.float32) -> int:
+    """1 where the plan holds the row in one block."""
+    text = plan(meta(*shape, dtype=dtype), 1)
+    found = re.search(r"(one|\d+) blocks? a row", text)
+    assert found, text
+    return 1 if found[1] == "one" else int(found[1])
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_a_row_that_one_block_can_hold_goes_to_one_block(dtype):
+    most = tuning.number("kAirBlockMaxBytes") // dtype.itemsize
+    for rows in (1, 1000):
+        for cols in (1, most - 1, most):
+            assert "one block a row" in plan(meta(rows, cols, dtype=dtype), 1)
+        assert "one block a row" not in plan(meta(rows, most + 1, dtype=dtype), 1)
+
+
+def test_one_long_row_takes_the_whole_gpu_and_many_rows_share_it():
+    sms = 132
+    assert blocks_a_row(1, 1 << 28) >= sms
+    assert blocks_a_row(100_000, 1 << 16) == 1
+    counts = [blocks_a_row(rows, 1 << 22) for rows in (1, 2, 8, 64, 512, 4096)]
+    assert counts == sorted(counts, reverse=True)
+
+
+def test_only_sorted_rows_of_two_winners_or_more_are_ordered():
+    for cols in (1000, 1 << 20):
+        assert "then order_rows" in plan(meta(3, cols), 2)
+        assert "then order_rows" not in plan(meta(3, cols), 1)
+        assert "then order_rows" not in plan(meta(3, cols), 2, sorted=False)

@@ -1,0 +1,148 @@
+"""The record of the last run of the GPU tests: what source, on what GPU, and what came of it.
+
+    python tests/gpu_record.py run [--commit HASH] [pytest's arguments]
+    python tests/gpu_record.py check [--strict]
+
+`run` runs `pytest -m gpu` and writes the record; `check` says whether the record is of this source. It is of
+the source whose hash it holds: csrc, torch_topk's Python files, and tests.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+RECORD = ROOT / "tests" / "gpu_record.json"
+
+
+def source_files(root: Path = ROOT) -> list[Path]:
+    """Sorted, relative to the root. Neither builds, nor caches, nor the record itself."""
+    files = [f for top in ("csrc", "tests") for f in (root / top).rglob("*") if f.is_file()]
+    files += (root / "torch_topk").rglob("*.py")
+    relative = [f.relative_to(root) for f in files]
+    kept = [
+        f
+        for f in relative
+        if f.suffix not in (".pyc", ".so")
+        and not any(part.startswith(".") or part == "__pycache__" for part in f.parts)
+        and f.as_posix() != "tests/gpu_record.json"
+        and f.parts[:2] != ("torch_topk", "lib")
+    ]
+    return sorted(kept, key=lambda f: f.as_posix())
+
+
+def source_hash(root: Path = ROOT) -> str:
+    digest = hashlib.sha256()
+    for file in source_files(root):
+        content = (root / file).read_bytes()
+        digest.update(f"{file.as_posix()}\0{len(content)}\0".encode())
+        digest.update(content)
+    return digest.hexdigest()
+
+
+def first_line(*command: str) -> str | None:
+    """The first line that a command prints, or None where there is no such command or it fails."""
+    try:
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    lines = done.stdout.splitlines()
+    return lines[0].strip() if done.returncode == 0 and lines else None
+
+
+class Outcomes:
+    """A pytest plugin that counts tests by outcome."""
+
+    def __init__(self) -> None:
+        self.passed = self.failed = self.skipped = 0
+
+    def pytest_runtest_logreport(self, report) -> None:
+        if report.failed:
+            self.failed += 1
+        elif report.skipped:
+            self.skipped += 1
+        elif report.when == "call":
+            self.passed += 1
+
+    def pytest_collectreport(self, report) -> None:
+        self.failed += report.failed
+
+
+def run(commit: str | None, arguments: list[str], record: Path = RECORD) -> int:
+    import pytest
+    import torch
+
+    command = ["-m", "gpu", *(arguments or ["tests"])]
+    hash_before = source_hash()
+    outcomes = Outcomes()
+    status = int(pytest.main(command, plugins=[outcomes]))
+    gpu = torch.cuda.is_available()
+    if outcomes.passed + outcomes.failed == 0:
+        print("gpu record: no GPU test ran; nothing is recorded")
+        return status or 1
+    written = {
+        "source_hash": hash_before,
+        "commit": commit or first_line("git", "rev-parse", "HEAD"),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "gpu": torch.cuda.get_device_name() if gpu else None,
+        "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+        "passed": outcomes.passed,
+        "failed": outcomes.failed,
+        "skipped": outcomes.skipped,
+        "command": " ".join(["pytest", *command]),
+    }
+    record.write_text(json.dumps(written, indent=2) + "\n")
+    print(describe(record))
+    return status
+
+
+def describe(record: Path = RECORD) -> str:
+    """One line: whose source the record is of, and its outcome."""
+    if not record.is_file():
+        return "gpu record: none; run `make gpu-test` on a machine with a GPU"
+    found = json.loads(record.read_text())
+    counts = f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped"
+    where = f"{found['gpu']}, driver {found['driver']}, torch {found['torch']}, {found['date']}"
+    verdict = "of this source" if is_current(record) else "of ANOTHER source; run `make gpu-test` again"
+    return f"gpu record: {verdict}: {counts} on {where}"
+
+
+def is_current(record: Path = RECORD) -> bool:
+    return record.is_file() and json.loads(record.read_text())["source_hash"] == source_hash()
+
+
+def is_good(record: Path = RECORD) -> bool:
+    return is_current(record) and json.loads(record.read_text())["failed"] == 0
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="what", required=True)
+    runner = commands.add_parser("run", help="run the GPU tests and write the record")
+    runner.add_argument("--commit", help="the commit, where there is no git to ask")
+    checker = commands.add_parser("check", help="say whether the record is of this source")
+    checker.add_argument("--strict", action="store_true", help="exit 1 unless it is, and without failures")
+    options, rest = parser.parse_known_args(argv)
+    if options.what == "run":
+        return run(options.commit, rest)
+    if rest:
+        parser.error(f"unknown arguments: {' '.join(rest)}")
+    print(describe())
+    return int(options.strict and not is_good())
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,307 @@
+"""torch_topk.topk: as strict as torch.topk and in its words, and what it adds."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+import torch
+
+import torch_topk
+from tests import inputs, oracle
+
+
+def both(call) -> list:
+    """What torch.topk and torch_topk.topk do: an exception, or a result."""
+    outcomes = []
+    for topk in (torch.topk, torch_topk.topk):
+        try:
+            outcomes.append(call(topk))
+        except Exception as error:  # any type: it is compared
+            outcomes.append(error)
+    return outcomes
+
+
+X = torch.arange(21.0).view(3, 7)
+OUT = (torch.zeros(3, 2), torch.zeros(3, 2, dtype=torch.int64))
+
+# Calls that torch.topk refuses. The first line of its message is the whole complaint.
+BAD = {
+    "k is True": lambda topk: topk(X, True),
+    "k is a float": lambda topk: topk(X, 2.0),
+    "k is None": lambda topk: topk(X, None),
+    "k is a str": lambda topk: topk(X, "2"),
+    "k is a list": lambda topk: topk(X, [2]),
+    "k is a float tensor": lambda topk: topk(X, torch.tensor(2.0)),
+    "k is a vector": lambda topk: topk(X, torch.tensor([2, 2])),
+    "k by name is True": lambda topk: topk(X, k=True),
+    "dim is True": lambda topk: topk(X, 2, True),
+    "dim is None": lambda topk: topk(X, 2, None),
+    "dim is a float": lambda topk: topk(X, 2, 1.0),
+    "dim by name is a str": lambda topk: topk(X, 2, dim="rows"),
+    "largest is 1": lambda topk: topk(X, 2, -1, 1),
+    "largest is None": lambda topk: topk(X, 2, -1, None),
+    "largest by name is 0": lambda topk: topk(X, 2, largest=0),
+    "sorted is 1": lambda topk: topk(X, 2, -1, True, 1),
+    "sorted is None": lambda topk: topk(X, 2, sorted=None),
+    "input is a list": lambda topk: topk([1.0, 2.0], 1),
+    "input is None": lambda topk: topk(None, 1),
+    "input is a float": lambda topk: topk(1.0, 1),
+    "k is above the size": lambda topk: topk(X, 8),
+    "k is below zero": lambda topk: topk(X, -1),
+    "k is above a scalar's one": lambda topk: topk(torch.tensor(1.0), 2),
+    "dim is too high": lambda topk: topk(X, 2, 2),
+    "dim is too low": lambda topk: topk(X, 2, -3),
+    "dim is too high for a scalar": lambda topk: topk(torch.tensor(1.0), 1, 1),
+    "dim is checked before k": lambda topk: topk(X, 99, 5),
+    "k is checked before complex": lambda topk: topk(X.to(torch.complex64), 99),
+    "dim is checked before complex": lambda topk: topk(X.to(torch.complex64), 1, 9),
+    "complex": lambda topk: topk(X.to(torch.complex64), 2),
+    "values of another dtype": lambda topk: topk(X, 2, out=(OUT[0].double(), OUT[1])),
+    "indices of another dtype": lambda topk: topk(X, 2, out=(OUT[0], OUT[1].int())),
+    "values of another device": lambda topk: topk(X, 2, out=(OUT[0].to("meta"), OUT[1])),
+    "out is one tensor": lambda topk: topk(X, 2, out=OUT[0]),
+    "out is three tensors": lambda topk: topk(X, 2, out=(*OUT, OUT[1])),
+    "out with grad": lambda topk: topk(X, 2, out=(OUT[0].clone().requires_grad_(), OUT[1])),
+    "input with grad and out": lambda topk: topk(X.clone().requires_grad_(), 2, out=OUT),
+    "expanded values": lambda topk: topk(X, 2, out=(torch.zeros(3, 1).expand(3, 2), OUT[1])),
+    "an unknown argument": lambda topk: topk(X, 2, stable=True),
+    "k is missing": lambda topk: topk(X),
+}
+# Python's own words: a call that a Python function cannot parse, or an out that torch's parser takes apart.
+TYPE_ALONE = {"an unknown argument", "k is missing", "out is one tensor", "out is three tensors"}
+
+
+@pytest.mark.parametrize("what", BAD)
+def test_a_refusal_is_of_torchs_type_and_in_torchs_words(what):
+    theirs, ours = both(BAD[what])
+    assert isinstance(theirs, Exception), "torch.topk accepts this"
+    assert type(ours) is type(theirs), (theirs, ours)
+    if what not in TYPE_ALONE:
+        assert str(ours).splitlines()[0] == str(theirs).splitlines()[0]
+    oracle.assert_topk(torch_topk.topk(X, 2), X, 2)
+
+
+GOOD = {
+    "positional": lambda topk: topk(X, 2, 1, False, True),
+    "named": lambda topk: topk(input=X, k=2, dim=0, largest=False, sorted=True),
+    "k is a numpy-like integer": lambda topk: topk(X, __import__("numpy").int64(2)),
+    "k is an integer tensor": lambda topk: topk(X, torch.tensor(2)),
+    "k = 0": lambda topk: topk(X, 0),
+    "scalar": lambda topk: topk(torch.tensor(3.0), 1),
+    "scalar, dim 0": lambda topk: topk(torch.tensor(3.0), 1, 0),
+    "empty": lambda topk: topk(torch.zeros(0, 3), 2),
+    "meta": lambda topk: topk(X.to("meta"), 2),
+    "meta, dim 0": lambda topk: topk(X.to("meta"), 2, 0, False),
+    "requires grad": lambda topk: topk(X.clone().requires_grad_(), 2),
+}
+
+
+@pytest.mark.parametrize("what", GOOD)
+def test_what_torch_accepts_is_answered_alike(what):
+    theirs, ours = both(GOOD[what])
+    assert type(ours) is type(theirs) is torch.return_types.topk, ours
+    for field in ("values", "indices"):
+        mine, want = getattr(ours, field), getattr(theirs, field)
+        assert mine.shape == want.shape and mine.dtype == want.dtype and mine.device == want.device
+        assert mine.stride() == want.stride() and mine.requires_grad == want.requires_grad
+        assert mine.is_meta or torch.equal(mine.detach(), want.detach())
+
+
+def test_the_result_unpacks_and_names_its_parts():
+    result = torch_topk.topk(X, 2)
+    values, indices = result
+    assert result.values is values is result[0] and result.indices is indices is result[1]
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_every_flag_reaches_the_operator(dtype):
+    tensor = inputs.make("mixed_rows", 40, 60, dtype)
+    for largest in (True, False):
+        for order in (True, False):
+            for magnitude in (True, False):
+                for index_dtype in (torch.int64, torch.int32):
+                    flags = {"sorted": order, "magnitude": magnitude, "index_dtype": index_dtype}
+                    result = torch_topk.topk(tensor, 3, 0, largest, **flags)
+                    oracle.assert_topk(result, tensor, 3, 0, largest, **flags)
+
+
+# Algorithms.
+
+
+def test_the_algorithms_have_their_numbers():
+    names = ["auto", "air", "grid_select", "delegate", "bitonic", "split_bucket", "sort"]
+    assert {a.name: int(a) for a in torch_topk.Algorithm} == {name: i for i, name in enumerate(names)}
+
+
+@pytest.mark.parametrize("algorithm", ["auto", torch_topk.Algorithm.auto, 0])
+def test_auto_may_be_written_in_three_ways(algorithm):
+    oracle.assert_topk(torch_topk.topk(X, 2, algorithm=algorithm), X, 2)
+
+
+@pytest.mark.parametrize("algorithm", [a for a in torch_topk.Algorithm if int(a)], ids=lambda a: a.name)
+def test_an_algorithm_that_cannot_serve_says_why(algorithm):
+    for spelling in (algorithm, algorithm.name, int(algorithm)):
+        with pytest.raises(RuntimeError) as caught:
+            torch_topk.topk(X, 2, algorithm=spelling)
+        message = str(caught.value)
+        assert algorithm.name in message and "topk" in message
+        assert len(message.splitlines()[0]) > len(algorithm.name) + 20, f"no reason: {message}"
+
+
+@pytest.mark.parametrize("algorithm", ["fastest", "AIR", 7, -1, None, 1.0, True, b"air"])
+def test_an_unknown_algorithm_is_refused(algorithm):
+    with pytest.raises((ValueError, TypeError, RuntimeError), match="algorithm"):
+        torch_topk.topk(X, 2, algorithm=algorithm)
+
+
+@pytest.mark.parametrize("arguments", [{"magnitude": 1}, {"magnitude": None}, {"index_dtype": "int32"}])
+def test_our_own_arguments_are_as_strict(arguments):
+    with pytest.raises(TypeError, match=next(iter(arguments))):
+        torch_topk.topk(X, 2, **arguments)
+
+
+@pytest.mark.parametrize("index_dtype", [torch.int16, torch.float32, torch.uint32])
+def test_an_index_dtype_of_neither_width_is_refused(index_dtype):
+    with pytest.raises((RuntimeError, TypeError, ValueError), match="index_dtype"):
+        torch_topk.topk(X, 2, index_dtype=index_dtype)
+
+
+# Outs.
+
+
+def test_outs_are_filled_and_returned():
+    values, indices = torch.full((3, 2), 9.0), torch.full((3, 2), 9)
+    result = torch_topk.topk(X, 2, out=(values, indices))
+    assert isinstance(result, torch.return_types.topk)
+    assert result.values.data_ptr() == values.data_ptr() and result.indices.data_ptr() == indices.data_ptr()
+    oracle.assert_topk((values, indices), X, 2)
+
+
+def test_outs_may_be_a_list_and_strided():
+    values, indices = torch.full((2, 3), 9.0).T, torch.full((3, 4), 9)[:, ::2]
+    torch_topk.topk(X, 2, out=[values, indices])
+    oracle.assert_topk((values, indices), X, 2, contiguous=False)
+
+
+def test_empty_outs_are_resized_in_silence_and_others_with_torchs_warning():
+    def outcome(topk, shape):
+        values, indices = torch.zeros(shape), torch.zeros(shape, dtype=torch.int64)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            topk(X, 2, out=(values, indices))
+        oracle.assert_topk((values, indices), X, 2)
+        return [(w.category, str(w.message).split(".")[0]) for w in caught]
+
+    for shape in ((0,), (3, 5), (4,)):
+        ours, theirs = outcome(torch_topk.topk, shape), outcome(torch.topk, shape)
+        assert bool(ours) == bool(theirs)
+        assert all(category is UserWarning and "resized" in words for category, words in ours), ours
+
+
+def test_outs_of_a_result_may_be_used_again():
+    result = torch_topk.topk(X, 2)
+    torch_topk.topk(-X, 2, out=result)
+    oracle.assert_topk(result, -X, 2)
+
+
+# Gradients.
+
+
+def loss(topk, tensor, **arguments):
+    return (topk(tensor, 3, **arguments).values ** 2 * torch.arange(1.0, 4.0).to(tensor)).sum()
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1])
+@pytest.mark.parametrize("largest", [True, False])
+def test_gradients_are_torchs(dim, largest):
+    tensor = inputs.make("normal", 4, 5, torch.float64)
+    grads = []
+    for topk in (torch.topk, torch_topk.topk):
+        leaf = tensor.clone().requires_grad_()
+        values, indices = topk(leaf, 3, dim, largest)
+        assert values.requires_grad and not indices.requires_grad
+        (values**2 * torch.arange(1.0, values.numel() + 1).view(values.shape)).sum().backward()
+        grads.append(leaf.grad)
+    assert torch.equal(*grads)
+
+
+def test_gradients_pass_gradcheck_and_gradgradcheck():
+    tensor = torch.randperm(20, dtype=torch.float64).view(4, 5).requires_grad_()
+    for arguments in ({}, {"largest": False}, {"magnitude": True}, {"sorted": False}):
+
+        def values(x, arguments=arguments):
+            return torch_topk.topk(x, 2, **arguments).values
+
+        torch.autograd.gradcheck(values, (tensor,))
+        torch.autograd.gradgradcheck(lambda x: values(x) ** 3, (tensor,))
+
+
+def test_gradients_of_ties_go_to_the_lower_index():
+    leaf = torch.ones(2, 6, requires_grad=True)
+    torch_topk.topk(leaf, 2).values.sum().backward()
+    assert leaf.grad.tolist() == [[1, 1, 0, 0, 0, 0]] * 2
+
+
+@pytest.mark.parametrize("shape", [(), (0, 4), (3, 4)], ids=str)
+def test_gradients_of_odd_shapes_have_their_shape(shape):
+    leaf = torch.zeros(shape, requires_grad=True)
+    for k in (0, 1):
+        values = torch_topk.topk(leaf, k).values
+        assert values.requires_grad
+        (grad,) = torch.autograd.grad(values.sum(), leaf, allow_unused=True)
+        assert grad is not None and grad.shape == leaf.shape
+
+
+def test_nothing_requires_grad_where_grad_is_off():
+    leaf = X.clone().requires_grad_()
+    with torch.no_grad():
+        assert not torch_topk.topk(leaf, 2).values.requires_grad
+    with torch.inference_mode():
+        assert not torch_topk.topk(leaf, 2).values.requires_grad
+
+
+def test_gradients_of_bit_exact_values():
+    """gather copies bits, so asking for gradients changes none."""
+    tensor = inputs.make("nan_scattered", 4, 60)
+    want = torch_topk.topk(tensor, 20)
+    got = torch_topk.topk(tensor.clone().requires_grad_(), 20)
+    assert torch.equal(oracle.as_ints(got.values), oracle.as_ints(want.values))
+    assert torch.equal(got.indices, want.indices)
+
+
+def test_int32_indices_go_with_gradients():
+    leaf = X.clone().requires_grad_()
+    values, indices = torch_topk.topk(leaf, 2, index_dtype=torch.int32)
+    assert indices.dtype == torch.int32
+    values.sum().backward()
+    assert leaf.grad.sum() == 6
+
+
+# torch.func, torch.compile.
+
+
+def test_function_transforms_go_through():
+    tensor = inputs.make("normal", 4, 6, torch.float64)
+    grad = torch.func.vmap(torch.func.grad(lambda x: torch_topk.topk(x, 2).values.pow(2).sum()))(tensor)
+    want = torch.func.vmap(torch.func.grad(lambda x: torch.topk(x, 2).values.pow(2).sum()))(tensor)
+    assert torch.equal(grad, want)
+
+
+def test_the_wrapper_compiles_whole_with_dynamic_shapes():
+    torch._dynamo.reset()
+    function = torch.compile(
+        lambda x, k: torch_topk.topk(x, k, largest=False), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    for rows, cols, k in ((3, 20, 4), (5, 31, 9)):
+        tensor = inputs.make("normal", rows, cols)
+        oracle.assert_topk(function(tensor, k), tensor, k, largest=False)
+
+
+def test_gradients_go_through_a_compiled_wrapper():
+    torch._dynamo.reset()
+    leaf = inputs.make("normal", 3, 20).requires_grad_()
+    torch.compile(lambda x: loss(torch_topk.topk, x), fullgraph=True, backend="aot_eager")(leaf).backward()
+    want = leaf.detach().clone().requires_grad_()
+    loss(torch.topk, want).backward()
+    assert torch.equal(leaf.grad, want.grad)

@@ -1,0 +1,84 @@
+"""The record of the GPU run follows the source and nothing else."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests import gpu_record
+
+
+@pytest.fixture
+def tree(tmp_path):
+    for name in ("csrc/core/a.h", "torch_topk/ops.py", "tests/oracle.py"):
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(name)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "name", ["csrc/core/a.h", "torch_topk/ops.py", "tests/oracle.py", "csrc/cuda/new.cu"]
+)
+def test_a_change_of_the_source_changes_the_hash(tree, name):
+    before = gpu_record.source_hash(tree)
+    file = tree / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("changed")
+    assert gpu_record.source_hash(tree) != before
+
+
+def test_a_renamed_file_changes_the_hash(tree):
+    before = gpu_record.source_hash(tree)
+    (tree / "csrc/core/a.h").rename(tree / "csrc/core/b.h")
+    assert gpu_record.source_hash(tree) != before
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "tests/gpu_record.json",
+        "tests/__pycache__/oracle.pyc",
+        "tests/.pytest_cache/x",
+        "torch_topk/lib/libgputopk.so",
+        "README.md",
+    ],
+)
+def test_builds_caches_and_the_record_do_not_count(tree, name):
+    before = gpu_record.source_hash(tree)
+    file = tree / name
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("anything")
+    assert gpu_record.source_hash(tree) == before
+
+
+def write_record(path, **changes):
+    record = {
+        "source_hash": gpu_record.source_hash(),
+        "gpu": "a GPU",
+        "driver": "1",
+        "torch": "2",
+        "date": "today",
+        "passed": 9,
+        "failed": 0,
+        "skipped": 0,
+    }
+    path.write_text(json.dumps({**record, **changes}))
+    return path
+
+
+def test_a_record_says_whether_it_is_of_this_source(tmp_path):
+    path = tmp_path / "record.json"
+    assert "none" in gpu_record.describe(path) and not gpu_record.is_good(path)
+    write_record(path)
+    assert "of this source: 9 passed" in gpu_record.describe(path) and gpu_record.is_good(path)
+    write_record(path, source_hash="0")
+    assert "ANOTHER source" in gpu_record.describe(path) and not gpu_record.is_good(path)
+    write_record(path, failed=1)
+    assert "1 failed" in gpu_record.describe(path) and not gpu_record.is_good(path)
+
+
+def test_the_real_record_is_described_in_one_line(capsys):
+    assert gpu_record.main(["check"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 1

@@ -1,0 +1,17 @@
+"""The numbers of csrc/cuda/tuning.h, read from its text, so that tests stand at the switch points it sets."""
+
+from __future__ import annotations
+
+import math
+import re
+from pathlib import Path
+
+_TEXT = (Path(__file__).resolve().parents[1] / "csrc" / "cuda" / "tuning.h").read_text()
+
+
+def number(name: str) -> int:
+    """The value of `inline constexpr ... name = a * b;`."""
+    found = re.search(rf"\b{name}\s*=\s*([0-9]+(?:\s*\*\s*[0-9]+)*)\s*;", _TEXT)
+    if not found:
+        raise KeyError(f"{name} is not a plain number in tuning.h")
+    return math.prod(int(factor) for factor in found[1].split("*"))

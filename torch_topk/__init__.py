@@ -1,0 +1,11 @@
+"""Exact top-k for PyTorch, close to the speed of reading the input once.
+
+``torch_topk.topk`` takes the place of ``torch.topk``; the operator itself is ``torch.ops.gputopk.topk``.
+Importing this package loads the libraries that register it.
+"""
+
+from ._libraries import has_cuda
+from ._version import __version__
+from .ops import Algorithm, topk
+
+__all__ = ["Algorithm", "__version__", "has_cuda", "topk"]
