@@ -157,6 +157,14 @@ def _host_seconds(contender: Contender, inputs: Sequence[Any], calls: int) -> tu
 # --- CUDA -----------------------------------------------------------------------------------------
 
 
+def _assert_device_alive(contender: Contender, error: Exception) -> None:
+    """A contender may refuse a point; one that has left the device unusable ends the run."""
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError as lost:
+        raise RuntimeError(f"{contender.name} lost the device: {one_line(lost)}") from error
+
+
 class _CudaRunner:
     """One contender on the GPU: warmed up, captured where it can be, and then sampled turn by turn."""
 
@@ -214,7 +222,7 @@ class _CudaRunner:
                 self.returned = self._calls()
         except Exception as error:
             self.returned = None
-            torch.cuda.synchronize()  # raises if the failure has left the device unusable
+            _assert_device_alive(self.contender, error)
             self.timing.clock, self.timing.note = "events", f"not capturable: {one_line(error)}"
         else:
             self.graph, self.timing.clock = graph, "graph"
@@ -277,7 +285,7 @@ def _measure_cuda(
         try:
             runner = _CudaRunner(contender, copies, budget_s)
         except Exception as error:  # a contender that cannot serve the point says why
-            torch.cuda.synchronize()  # raises if the failure has left the device unusable
+            _assert_device_alive(contender, error)
             timings.append(Timing(reason=one_line(error)))
         else:
             runners.append(runner)

@@ -35,11 +35,11 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   m.def(
       "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0) -> str");
-  // CUDA only. AIR over many blocks along the last dimension, with parts of it off or other numbers: for the
-  // paper's ablations and tuning studies. Zero is the plan's choice.
+  // CUDA only. AIR along the last dimension, with parts of it off or other numbers: for the paper's ablations
+  // and tuning studies. Over many blocks a row, or one block of so many threads. Zero is the plan's choice.
   m.def(
       "_air(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int digit_bits=0, int blocks_per_row=0, "
-      "bool adaptive=True, bool early_stop=True) -> (Tensor values, Tensor indices)");
+      "bool adaptive=True, bool early_stop=True, int threads=0) -> (Tensor values, Tensor indices)");
   // CUDA only. Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
 }

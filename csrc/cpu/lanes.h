@@ -68,7 +68,7 @@ int64_t index_of(Candidate candidate) {
 }
 
 // Raises best[lane] to the best key among elements lane, lane + kLanes, ... of `vectors` vectors.
-template <class Order, class Bits = typename Order::Bits>
+template <class Order, class Bits>
 void raise_lanes(const Order& order, const Bits* elements, int64_t vectors, Bits (&best)[kLanes<Bits>]) {
   for (int64_t i = 0; i < vectors; ++i, elements += kLanes<Bits>) {
     for (int lane = 0; lane < kLanes<Bits>; ++lane) best[lane] = larger(best[lane], order(elements[lane]));
@@ -104,9 +104,18 @@ bool any_at_least(const Bits (&lanes)[kLanes<Bits>], Bits floor) {
 #endif
 }
 
-// Bit i is set where keys[i] >= floor.
+// Asks for the strip that lies `ahead` elements further, wherever that is: a prefetch of no memory is nothing.
 template <class Bits>
-uint64_t mask_at_least(const Bits (&keys)[kStrip], Bits floor) {
+void prefetch_strip(const Bits* elements, int64_t ahead) {
+  const uintptr_t strip = reinterpret_cast<uintptr_t>(elements) + ahead * sizeof(Bits);
+  for (uintptr_t byte = 0; byte < kStrip * sizeof(Bits); byte += 64) {
+    __builtin_prefetch(reinterpret_cast<const void*>(strip + byte));
+  }
+}
+
+// Bit i is set where keys[i] >= floor, of kStrip keys.
+template <class Bits>
+uint64_t mask_at_least(const Bits* keys, Bits floor) {
   uint64_t mask = 0;
 #ifdef GPUTOPK_MASK_COMPARES
   for (int i = 0; i < kStrip; i += kLanes<Bits>) {
@@ -127,7 +136,7 @@ uint64_t mask_at_least(const Bits (&keys)[kStrip], Bits floor) {
 
 // Appends the elements whose bit is set as candidates, in order; returns how many. May write up to 8 more.
 template <class Candidate, class Bits>
-int64_t append_masked(const Bits (&keys)[kStrip], int64_t first_index, uint64_t mask, Candidate* out) {
+int64_t append_masked(const Bits* keys, int64_t first_index, uint64_t mask, Candidate* out) {
   int64_t count = 0;
 #ifdef GPUTOPK_MASK_COMPARES
   // Below about this many hits, taking them one by one is faster than packing the strip.

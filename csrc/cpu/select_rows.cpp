@@ -22,14 +22,19 @@
 
 #include "cpu/lanes.h"
 #include "cpu/rank_candidates.h"
+#include "cpu/runs.h"
 
 namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
 
-// Elements of a tile: 16 KB of float32, so that the second reading comes from the first-level cache.
-constexpr int64_t kTile = 4096;
-
 // Fewer elements than this behind a delegate make a floor that rejects too little to pay for itself.
 constexpr int64_t kMinElementsPerDelegate = 4;
+
+// Tiles double while they yield few candidates, for a tile begins with a search for the floor's runs.
+constexpr int64_t kMaxTile = 65536;
+
+// How far ahead the row is asked for, in elements: far enough for the memory's latency. The processor's own
+// prefetcher stops at each page.
+constexpr int64_t kPrefetch = 1024;
 
 // Up to this many delegates, counting all pairs finds the k-th fastest.
 constexpr int64_t kMaxPairedDelegates = 32;
@@ -47,12 +52,20 @@ struct Selection {
   Candidate* candidates;
   int64_t limit;  // candidates held before the losers among them are dropped
   Bits* delegates;
+  Bits* keys;  // of the tile that raise_floor saw, kTile at most
 
   int64_t count = 0;     // candidates held
   Bits floor = 0;        // elements below it lose
   bool decided = false;  // everything further loses
   int64_t ties_end = 0;  // where count reaches it, elements equal to the floor lose; 0: they lost already
 };
+
+// Writes whole strips; what it writes behind the last key is no key.
+template <class Order, class Bits>
+void find_keys(const Order& order, const Bits* elements, int64_t count, Bits* keys) {
+  for (int64_t i = 0; i < count; ++i) keys[i] = order(elements[i]);
+  for (int64_t i = count; i % kStrip != 0; ++i) keys[i] = 0;
+}
 
 template <class Bits>
 struct TileShape {
@@ -72,18 +85,19 @@ TileShape<Bits> choose_tile(int64_t length, int64_t k) {
   return {lanes, (elements + kStrip - 1) / kStrip * kStrip};
 }
 
-// The tile's first lanes * depth elements in order, a vector of lanes after the other: so memory is read in order.
-template <class Order, class Candidate>
-void find_delegates(Selection<Order, Candidate>& selection, int64_t begin, int64_t lanes, int64_t depth) {
-  using Bits = typename Order::Bits;
+template <class Bits>
+struct Identity {
+  Bits operator()(Bits key) const { return key; }
+};
+
+// The first lanes * depth elements in order, a vector of lanes after the other: so memory is read in order.
+template <class Order, class Bits>
+void find_delegates(const Order& order, const Bits* elements, int64_t lanes, int64_t depth, Bits* delegates) {
   constexpr int64_t kUnit = kLanes<Bits>;
-  const Order order = selection.order;
-  const Bits* elements = selection.row + begin;
-  for (int64_t unit = 0; unit < lanes; unit += kUnit) {
+  for (int64_t unit = 0; unit < lanes; unit += kUnit, elements += depth * kUnit) {
     Bits best[kUnit] = {};
     raise_lanes(order, elements, depth, best);
-    elements += depth * kUnit;
-    for (int64_t lane = 0; lane < kUnit; ++lane) selection.delegates[unit + lane] = best[lane];
+    for (int64_t lane = 0; lane < kUnit; ++lane) delegates[unit + lane] = best[lane];
   }
 }
 
@@ -107,11 +121,16 @@ Bits kth_by_pairs(const Bits* keys, int64_t count, int64_t k) {
 
 // Step 2. Returns whether the tile holds so many hits that the next one should come here as well.
 template <class Order, class Candidate>
-bool raise_floor(Selection<Order, Candidate>& selection, int64_t begin, int64_t end, int64_t lanes) {
+bool raise_floor(Selection<Order, Candidate>& selection, int64_t begin, int64_t end, int64_t lanes,
+                 bool have_keys) {
   using Bits = typename Order::Bits;
   const int64_t depth = (end - begin) / lanes;
   if (depth == 0) return false;
-  find_delegates(selection, begin, lanes, depth);
+  if (have_keys) {
+    find_delegates(Identity<Bits>{}, selection.keys, lanes, depth, selection.delegates);
+  } else {
+    find_delegates(selection.order, selection.row + begin, lanes, depth, selection.delegates);
+  }
   const int64_t hits = count_at_least(selection.delegates, lanes, selection.floor);
   if (hits < selection.k) return false;
   const Bits kth = lanes <= kMaxPairedDelegates
@@ -143,9 +162,9 @@ void drop_losers(Selection<Order, Candidate>& selection, int64_t slack) {
   require_above(selection, key_of<Bits>(cut));
 }
 
-// Steps 3 and 4 for one strip. `kFull`: kStrip elements, else `length` of them.
+// Step 4 for the strip from `begin`: its hits are the bits of `mask`.
 template <class Order, class Candidate>
-void append_strip(Selection<Order, Candidate>& selection, const typename Order::Bits (&keys)[kStrip], uint64_t mask,
+void append_strip(Selection<Order, Candidate>& selection, const typename Order::Bits* keys, uint64_t mask,
                   int64_t begin) {
   if (selection.count >= selection.limit) {
     drop_losers(selection, cut_slack(selection.k));
@@ -156,34 +175,59 @@ void append_strip(Selection<Order, Candidate>& selection, const typename Order::
   if (selection.ties_end != 0 && selection.count >= selection.ties_end) require_above(selection, selection.floor);
 }
 
+// Step 3 for a tile whose keys are at hand.
 template <class Order, class Candidate>
-void append_hits(Selection<Order, Candidate>& selection, int64_t begin, int64_t end) {
+void append_from_keys(Selection<Order, Candidate>& selection, int64_t begin, int64_t end) {
+  using Bits = typename Order::Bits;
+  const Bits* keys = selection.keys;
+  const int64_t length = end - begin;
+  for (; begin < end && !selection.decided; begin += kStrip, keys += kStrip) {
+    prefetch_strip(selection.row + begin, length);
+    uint64_t fresh = ~uint64_t{0};
+    if (end - begin < kStrip) fresh >>= kStrip - (end - begin);
+    Bits best[kLanes<Bits>] = {};
+    raise_lanes(Identity<Bits>{}, keys, kStrip / kLanes<Bits>, best);
+    if (!any_at_least(best, selection.floor)) continue;
+    append_strip(selection, keys, mask_at_least(keys, selection.floor) & fresh, begin);
+  }
+}
+
+// Step 3 for any tile.
+template <class Order, class Candidate>
+void append_from_row(Selection<Order, Candidate>& selection, int64_t begin, int64_t end) {
   using Bits = typename Order::Bits;
   const Order order = selection.order;
   const Bits* const row = selection.row;
+  Runs<Bits> runs;
+  if (!find_runs(order, selection.floor, runs)) {
+    selection.decided = true;
+    return;
+  }
   Bits keys[kStrip];
-  for (; end - begin >= kStrip; begin += kStrip) {
-    Bits best[kLanes<Bits>] = {};
-    raise_lanes(order, row + begin, kStrip / kLanes<Bits>, best);
-    if (!any_at_least(best, selection.floor)) continue;
-    for (int i = 0; i < kStrip; ++i) keys[i] = order(row[begin + i]);
-    const uint64_t mask = mask_at_least(keys, selection.floor);
-    append_strip(selection, keys, mask, begin);
-    if (selection.decided) return;
+  for (; end - begin >= kStrip && !selection.decided; begin += kStrip) {
+    prefetch_strip(row + begin, kPrefetch);
+    if (!any_in_runs(row + begin, runs)) continue;
+    find_keys(order, row + begin, kStrip, keys);
+    append_strip(selection, keys, mask_at_least(keys, selection.floor), begin);
   }
-  if (begin == end) return;
+  if (begin == end || selection.decided) return;
   const int64_t rest = end - begin;
-  uint64_t fresh = ~uint64_t{0};
-  if (end >= kStrip) {  // once more the last kStrip elements, without those that were read already
-    begin = end - kStrip;
-    fresh <<= kStrip - rest;
-    for (int i = 0; i < kStrip; ++i) keys[i] = order(row[begin + i]);
+  find_keys(order, row + begin, rest, keys);
+  append_strip(selection, keys, mask_at_least(keys, selection.floor) & (~uint64_t{0} >> (kStrip - rest)), begin);
+}
+
+// Steps 2 to 4 for a tile. Returns whether the next tile should come here as well.
+template <class Order, class Candidate>
+bool read_with_delegates(Selection<Order, Candidate>& selection, int64_t begin, int64_t end, int64_t lanes) {
+  const bool have_keys = end - begin <= kTile;
+  if (have_keys) find_keys(selection.order, selection.row + begin, end - begin, selection.keys);
+  const bool many_hits = raise_floor(selection, begin, end, lanes, have_keys);
+  if (have_keys) {
+    append_from_keys(selection, begin, end);
   } else {
-    fresh >>= kStrip - rest;
-    for (int i = 0; i < kStrip; ++i) keys[i] = i < rest ? order(row[begin + i]) : Bits{0};
+    append_from_row(selection, begin, end);
   }
-  const uint64_t mask = mask_at_least(keys, selection.floor) & fresh;
-  if (mask != 0) append_strip(selection, keys, mask, begin);
+  return many_hits;
 }
 
 template <class Order, class Candidate>
@@ -196,15 +240,23 @@ int64_t select_piece(const Order& order, const Piece& piece, const Scratch& scra
                                         k,
                                         reinterpret_cast<Candidate*>(scratch.candidates),
                                         smaller(2 * k + kStrip, scratch.capacity - 2 * kStrip),
-                                        reinterpret_cast<Bits*>(scratch.delegates)};
+                                        reinterpret_cast<Bits*>(scratch.delegates),
+                                        reinterpret_cast<Bits*>(scratch.keys)};
   const TileShape<Bits> tile = choose_tile<Bits>(length, k);
   bool many_hits = tile.lanes != 0;
-  for (int64_t begin = piece.begin; begin < piece.end && !selection.decided; begin += tile.elements) {
-    const int64_t end = smaller(begin + tile.elements, piece.end);
-    if (many_hits) many_hits = raise_floor(selection, begin, end, tile.lanes) && tile.lanes != 0;
+  int64_t elements = tile.elements;
+  for (int64_t begin = piece.begin; begin < piece.end && !selection.decided;) {
+    const int64_t end = smaller(begin + elements, piece.end);
     const int64_t before = selection.count;
-    append_hits(selection, begin, end);
-    many_hits |= tile.lanes != 0 && selection.count - before > tile.elements / 8;
+    if (many_hits) {
+      many_hits = read_with_delegates(selection, begin, end, tile.lanes);
+      elements = tile.elements;
+    } else {
+      append_from_row(selection, begin, end);
+      many_hits = tile.lanes != 0 && selection.count - before > elements / 8;
+      elements = many_hits ? tile.elements : smaller(2 * elements, larger(kMaxTile, tile.elements));
+    }
+    begin = end;
   }
   return selection.count;
 }

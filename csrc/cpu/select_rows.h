@@ -13,6 +13,7 @@ struct Scratch {
   char* candidates;    // packed candidates; the tail beyond those held serves as a sort's second buffer
   int64_t capacity;    // in candidates
   char* delegates;     // keys, one a lane of a tile
+  char* keys;          // of a tile
 };
 
 // A stretch of one row.
@@ -38,6 +39,9 @@ using NarrowCandidate = uint64_t;
 // Sizes that the workspace follows; see select_rows.cpp for what they hold.
 constexpr int64_t kCandidateSlack = 4096;
 constexpr int64_t kMaxDelegatesPerWinner = 4;
+
+// Elements of a tile: 16 KB of float32, so that reading them twice costs the memory one reading.
+constexpr int64_t kTile = 4096;
 
 template <class Order>
 struct Kernel {

@@ -72,6 +72,8 @@ struct Plan {
   int64_t pieces;    // of a row; 1: workers take whole rows
   int64_t capacity;  // candidates of a slot
   size_t candidate_bytes;
+  size_t delegates_at;  // in a slot
+  size_t keys_at;
   size_t slot_bytes;
   size_t total_bytes;
 };
@@ -94,7 +96,9 @@ Plan make_plan(const Problem& problem, int threads) {
   const int64_t piece_k = std::min(problem.k, piece_cols);
   plan.capacity = 2 * piece_k + kCandidateSlack;
   const size_t delegates = std::min(kMaxDelegatesPerWinner * piece_k + 64, piece_cols);
-  plan.slot_bytes = aligned(plan.capacity * plan.candidate_bytes) + aligned(delegates * key_bytes);
+  plan.delegates_at = aligned(plan.capacity * plan.candidate_bytes);
+  plan.keys_at = plan.delegates_at + aligned(delegates * key_bytes);
+  plan.slot_bytes = plan.keys_at + aligned(std::min<size_t>(kTile, piece_cols + kAlignment) * key_bytes);
   plan.total_bytes = aligned(plan.workers * sizeof(int64_t)) + plan.workers * plan.slot_bytes;
   return plan;
 }
@@ -114,7 +118,7 @@ struct Call {
   Scratch scratch(int64_t worker) const {
     char* const slots = static_cast<char*>(buffers.workspace) + aligned(plan.workers * sizeof(int64_t));
     char* const slot = slots + worker * plan.slot_bytes;
-    return {slot, plan.capacity, slot + aligned(plan.capacity * plan.candidate_bytes)};
+    return {slot, plan.capacity, slot + plan.delegates_at, slot + plan.keys_at};
   }
 
   Piece piece(int64_t row, int64_t index) const {

@@ -102,6 +102,9 @@ template <class Bits, class Index>
 constexpr size_t kWarpStageBytes = WinnerStage<Bits, Index>::bytes(tuning::kAirStagedWinners) +
                                    CandidateStage<Bits, Index>::bytes(tuning::kAirStagedCandidates);
 
+// Behind the histogram of a fused pass: where elements go that are not counted.
+constexpr size_t kUncountedBytes = sizeof(uint32_t);
+
 // Candidates a block at least, so that a short buffer is not spread over blocks that only come and go.
 constexpr int64_t kBufferedPerBlock = int64_t{kAirThreads} * 8;
 
@@ -174,23 +177,22 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   __syncthreads();
 
   const Index last_index = static_cast<Index>(params.cols - 1);
-  visit_row<tuning::kAirUnroll>(
+  visit_row(
       params.input + row * params.row_stride, params.cols, 0, params.cols, part, params.blocks_per_row,
-      VisitAlways{},
-      [&](const auto& elements, int64_t index, bool valid) {
-        if (!valid) return;
+      [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
+        if (!valid) return 0;
 #pragma unroll
         for (int i = 0; i < elements.kElements; ++i) {
           const Word key = order(elements[i]);
-          uint32_t value;
           if constexpr (sizeof(Bits) == 1) {
-            value = digit.of(ExtendedKey<Word, Index>{key, static_cast<Index>(last_index - index - i)});
+            atomicAdd(histogram + digit.of(key, static_cast<Index>(last_index - index - i)), 1u);
           } else {
-            value = static_cast<uint32_t>(key >> digit.key_shift);
+            atomicAdd(histogram + (key >> digit.key_shift), 1u);
           }
-          atomicAdd(histogram + value, 1u);
         }
-      });
+        return 0;
+      },
+      [](Bits, int64_t, bool) {});
 
   Index* const row_histogram = params.histogram + (row << params.digit_bits);
   add_up(histogram, row_histogram, bins);
@@ -233,7 +235,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   }
 
   const Extended low = step.selection.low, split = step.selection.split, top = step.selection.top;
-  const Word key_span = top.key - low.key;
+  const Word key_span = top.key - low.key, candidate_span = split.key - low.key;
   const Index last_index = static_cast<Index>(params.cols - 1);
   unsigned char* const stage = dynamic + threadIdx.x / 32 * kWarpStageBytes<Bits, Index>;
   WinnerStage<Bits, Index> winners(stage, tuning::kAirStagedWinners, params.output.row(row, params.k),
@@ -241,61 +243,67 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   CandidateStage<Bits, Index> candidates(stage + winners.bytes(tuning::kAirStagedWinners),
                                          tuning::kAirStagedCandidates, params.buffer(pass, row), &state.buffered);
 
-  // Called by whole warps. `in_span`: the key is in [low.key, top.key].
-  const auto sort_out = [&](Bits bits, Word key, Index index, bool in_span) {
-    const Extended x{key, static_cast<Index>(last_index - index)};
-    bool wins;
-    bool stays;
-    if constexpr (kIndexed) {
-      const bool in_range = in_span && !(x < low) && !(top < x);
-      wins = in_range && (takes_all || split < x);
-      stays = in_range && !wins;
-    } else {
-      wins = in_span && (takes_all || key > split.key);
-      stays = in_span && !wins;
-    }
+  // One element, with its distance from the selection's least: counts or takes it. Called by whole warps.
+  const auto sort_out = [&](Bits bits, Index index, bool valid) {
+    const Word key_distance = static_cast<Word>(order(bits) - low.key);
+    const Extended x{static_cast<Word>(low.key + key_distance), static_cast<Index>(last_index - index)};
+    bool in_range = valid && key_distance <= key_span;
+    if (kIndexed) in_range = in_range && !(x < low) && !(top < x);
+    const bool wins = in_range && (takes_all || (kIndexed ? split < x : x.key > split.key));
     winners.push(wins, bits, index);
     if (takes_all) return;
-    if (stays) atomicAdd(histogram + digit.of(x), 1u);
-    if (stores) candidates.push(stays, bits, index);
-  };
-  const auto flush_if_full = [&] {
-    winners.flush_if_full();
-    candidates.flush_if_full();
+    const bool stays = in_range && !wins;
+    if (stays) atomicAdd(histogram + digit.of(key_distance, static_cast<Index>(x.reversed - low.reversed)), 1u);
+    candidates.push(stays && stores, bits, index);
   };
 
-  if (stored == 0) {
-    visit_row<tuning::kAirUnroll>(
-        params.input + row * params.row_stride, params.cols, step.first, step.last, part, parts,
-        [&](const auto& elements) {
-          bool any = false;
-#pragma unroll
-          for (int i = 0; i < elements.kElements; ++i) {
-            any |= static_cast<Word>(order(elements[i]) - low.key) <= key_span;
-          }
-          return any;
-        },
-        [&](const auto& elements, int64_t first_index, bool valid) {
-#pragma unroll
-          for (int i = 0; i < elements.kElements; ++i) {
-            const Word key = order(elements[i]);
-            const bool in_span = valid && static_cast<Word>(key - low.key) <= key_span;
-            sort_out(elements[i], key, static_cast<Index>(first_index + i), in_span);
-            if ((i + 1) % winners.kPushes == 0 || i + 1 == elements.kElements) flush_if_full();
-          }
-        });
-  } else {
+  if (stored > 0) {
     const CandidateBuffer<Bits, Index> source = params.buffer(pass + 1, row);
     const int64_t stride = static_cast<int64_t>(parts) * kAirThreads;
     for (int64_t base = static_cast<int64_t>(part) * kAirThreads; base < stored; base += stride) {
       const int64_t at = base + threadIdx.x;
       const bool valid = at < stored;
-      const Bits bits = valid ? source.values[at] : Bits{};
-      const Index index = valid ? source.indices[at] : Index{};
-      const Word key = order(bits);
-      sort_out(bits, key, index, valid && static_cast<Word>(key - low.key) <= key_span);
-      flush_if_full();
+      sort_out(valid ? source.values[at] : Bits{}, valid ? source.indices[at] : Index{}, valid);
     }
+  } else if (takes_all || stores) {
+    // Few elements are in the selection: probe for them.
+    visit_row(
+        params.input + row * params.row_stride, params.cols, step.first, step.last, part, parts,
+        [&](const auto& elements, int64_t, bool valid) {
+          uint32_t chosen = 0;
+#pragma unroll
+          for (int i = 0; i < elements.kElements; ++i) {
+            if (static_cast<Word>(order(elements[i]) - low.key) <= key_span) chosen |= 1u << i;
+          }
+          return valid ? chosen : 0;
+        },
+        [&](Bits bits, int64_t index, bool chosen) { sort_out(bits, static_cast<Index>(index), chosen); });
+  } else {
+    // Most elements may be candidates: count them as they are read, and choose the winners alone.
+    visit_row(
+        params.input + row * params.row_stride, params.cols, step.first, step.last, part, parts,
+        [&](const auto& elements, int64_t index, bool valid) {
+          uint32_t chosen = 0;
+#pragma unroll
+          for (int i = 0; i < elements.kElements; ++i) {
+            const Word key_distance = static_cast<Word>(order(elements[i]) - low.key);
+            const Index reversed = static_cast<Index>(last_index - index - i);
+            bool stays = valid && key_distance <= candidate_span;
+            bool wins = valid && !stays && key_distance <= key_span;
+            if constexpr (kIndexed) {
+              const Extended x{static_cast<Word>(low.key + key_distance), reversed};
+              const bool in_range = (stays || wins) && !(x < low) && !(top < x);
+              wins = in_range && split < x;
+              stays = in_range && !wins;
+            }
+            if (wins) chosen |= 1u << i;
+            // A bin of its own for the others costs less than a branch around the atomic.
+            const uint32_t bin = digit.of(key_distance, static_cast<Index>(reversed - low.reversed));
+            atomicAdd(histogram + (stays ? bin : static_cast<uint32_t>(bins)), 1u);
+          }
+          return chosen;
+        },
+        [&](Bits bits, int64_t index, bool chosen) { winners.push(chosen, bits, static_cast<Index>(index)); });
   }
 
   winners.finish(counts);
@@ -353,7 +361,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
 
   const unsigned blocks = static_cast<unsigned>(problem.rows * config.blocks_per_row);
   // The last block needs the bins in the width of the row's counts.
-  const size_t histogram_bytes = sizeof(Index) << config.digit_bits;
+  const size_t histogram_bytes = (sizeof(Index) << config.digit_bits) + kUncountedBytes;
   const size_t fused_bytes = kWarps * kWarpStageBytes<Bits, Index> + histogram_bytes;
   static std::atomic<uint64_t> allowed_first, allowed_key, allowed_indexed;
   if ((error = allow_shared_memory(first_pass<Order, Index>, histogram_bytes, allowed_first)) != cudaSuccess) return error;

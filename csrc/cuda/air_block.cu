@@ -4,10 +4,12 @@
 //
 //   1. The row is read once, turned into keys in shared memory, and its first digit counted on the way.
 //   2. The block finds the target digit and narrows the selection.
-//   3. Until as many winners are owed as there are candidates (early stop), the next digit of the candidates
-//      is counted from shared memory and step 2 repeats.
-//   4. Every element at or above the selection's lower bound is a winner. Its value is copied from the
-//      input, for keys cannot be decoded.
+//   3. While the candidates are many, and more than are owed (early stop), their next digit is counted from
+//      shared memory and step 2 repeats.
+//   4. One last look at the keys writes the winners and lists the candidates that are left. Values are
+//      copied from the input, for keys cannot be decoded.
+//   5. Of the listed candidates those win that have fewer than `owed` better ones: counted one by one, which
+//      for a few is quicker than the digits that are left.
 //
 // Beside air.cu it saves launches and the second read. It loses when the rows are fewer than the SMs and
 // long, for each is bound to one SM, and it cannot hold rows beyond tuning::kAirBlockMaxBytes.
@@ -47,6 +49,30 @@ constexpr int key_vectors(int64_t cols) {
   return static_cast<int>(cols / kPerVector<Bits>) + 2;
 }
 
+// The keys of loaded elements, packed as they were.
+template <class Order>
+__device__ Single<typename Order::Bits> map(const Single<typename Order::Bits>& value, const Order& order) {
+  return {order(value.element)};
+}
+template <class Order>
+__device__ Vector<typename Order::Bits> map(const Vector<typename Order::Bits>& values, const Order& order) {
+  using Bits = typename Order::Bits;
+  if constexpr (sizeof(Bits) == 8) {
+    const Bits a = order(values[0]), b = order(values[1]);
+    return {{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
+             static_cast<uint32_t>(b >> 32)}};
+  } else {
+    constexpr int kPerWord = 4 / static_cast<int>(sizeof(Bits));
+    uint32_t words[4] = {};
+#pragma unroll
+    for (int i = 0; i < kPerVector<Bits>; ++i) {
+      words[i / kPerWord] |= static_cast<uint32_t>(order(values[i]))
+                             << (i % kPerWord * 8 * static_cast<int>(sizeof(Bits)));
+    }
+    return {{words[0], words[1], words[2], words[3]}};
+  }
+}
+
 // The keys of a row in shared memory, placed as the row is in global memory, so that both move in vectors.
 template <class Bits>
 struct RowKeys {
@@ -62,63 +88,39 @@ struct RowKeys {
     count = (padding + cols + kPerVector<Bits> - 1) / kPerVector<Bits>;
   }
 
-  template <class Order>
-  __device__ void store(const Vector<Bits>& values, int64_t index, const Order& order) {
-    vectors[(static_cast<int>(index) + padding) / kPerVector<Bits>] = map(values, order);
-  }
-  template <class Order>
-  __device__ void store(const Single<Bits>& value, int64_t index, const Order& order) {
-    reinterpret_cast<Bits*>(vectors)[index + padding] = order(value.element);
+  __device__ void store(const Vector<Bits>& keys, int index) { vectors[(index + padding) / kPerVector<Bits>] = keys; }
+  __device__ void store(const Single<Bits>& key, int index) {
+    reinterpret_cast<Bits*>(vectors)[index + padding] = key.element;
   }
 
-  // visit(key, index) for every element, spread over the block's threads; whole warps come together, with
-  // index >= cols where there is no element.
-  template <class Visit>
-  __device__ void visit(Visit&& visit) const {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    for (int base = static_cast<int>(threadIdx.x) - lane; base < count; base += static_cast<int>(blockDim.x)) {
-      const int at = base + lane;
-      const Vector<Bits> keys = at < count ? vectors[at] : Vector<Bits>{};
+  // visit(key, index) for every key at or above `least`, spread over the block's threads.
+  template <class Word, class Visit>
+  __device__ void visit_from(Word least, Visit&& visit) const {
+    for (int at = static_cast<int>(threadIdx.x); at < count; at += static_cast<int>(blockDim.x)) {
+      const Vector<Bits> keys = vectors[at];
 #pragma unroll
       for (int i = 0; i < kPerVector<Bits>; ++i) {
         const int index = at * kPerVector<Bits> + i - padding;
-        visit(keys[i], at < count ? static_cast<Index>(index) : ~Index{0});
+        if (keys[i] >= least && index >= 0 && index < cols) visit(static_cast<Word>(keys[i]), static_cast<Index>(index));
       }
-    }
-  }
-
- private:
-  template <class Order>
-  __device__ static Vector<Bits> map(const Vector<Bits>& values, const Order& order) {
-    if constexpr (sizeof(Bits) == 8) {
-      const Bits a = order(values[0]), b = order(values[1]);
-      return {{static_cast<uint32_t>(a), static_cast<uint32_t>(a >> 32), static_cast<uint32_t>(b),
-               static_cast<uint32_t>(b >> 32)}};
-    } else {
-      constexpr int kPerWord = 4 / static_cast<int>(sizeof(Bits));
-      uint32_t words[4] = {};
-#pragma unroll
-      for (int i = 0; i < kPerVector<Bits>; ++i) {
-        words[i / kPerWord] |= static_cast<uint32_t>(order(values[i]))
-                               << (i % kPerWord * 8 * static_cast<int>(sizeof(Bits)));
-      }
-      return {{words[0], words[1], words[2], words[3]}};
     }
   }
 };
 
 template <class Order>
-__global__ void __launch_bounds__(tuning::kAirBlockMaxThreads)
+__global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlockResident)
     select_row(Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
+  constexpr int kListed = tuning::kAirBlockListed;
   extern __shared__ __align__(16) unsigned char dynamic[];
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   void* const key_memory = dynamic + (sizeof(uint32_t) << params.digit_bits);
   __shared__ TargetDigitScratch<uint32_t> scratch;
-  __shared__ uint32_t written;
-  const Index cols = static_cast<Index>(params.cols);
+  __shared__ Extended list[kListed];
+  __shared__ uint32_t written, listed;
+  const Index last_index = static_cast<Index>(params.cols - 1);
 
   for (int64_t row = blockIdx.x; row < params.rows; row += gridDim.x) {
     const Bits* const input = params.input + row * params.row_stride;
@@ -127,19 +129,22 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads)
     // Step 1.
     Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
     clear_histogram(histogram, 1 << digit.width());
-    if (threadIdx.x == 0) written = 0;
+    if (threadIdx.x == 0) written = listed = 0;
     __syncthreads();
-    visit_row<tuning::kAirUnroll>(input, params.cols, 0, params.cols, 0, 1, VisitAlways{},
-                                  [&](const auto& elements, int64_t index, bool valid) {
-                                    if (!valid) return;
-                                    keys.store(elements, index, order);
+    visit_row(
+        input, params.cols, 0, params.cols, 0, 1,
+        [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
+          if (!valid) return 0;
+          const auto mapped = map(elements, order);
+          keys.store(mapped, static_cast<int>(index));
 #pragma unroll
-                                    for (int i = 0; i < elements.kElements; ++i) {
-                                      const Index at = static_cast<Index>(index + i);
-                                      const Extended x{order(elements[i]), cols - 1 - at};
-                                      atomicAdd(histogram + digit.of(x), 1u);
-                                    }
-                                  });
+          for (int i = 0; i < elements.kElements; ++i) {
+            const Index reversed = last_index - static_cast<Index>(index) - i;
+            atomicAdd(histogram + digit.of(static_cast<Word>(mapped[i]), reversed), 1u);
+          }
+          return 0;
+        },
+        [](Bits, int64_t, bool) {});
     __syncthreads();  // all keys and counts are in shared memory
 
     // Steps 2 and 3: every thread follows the selection.
@@ -148,34 +153,45 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads)
       const TargetDigit<uint32_t> target =
           find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
       selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-      if (selection.takes_all()) break;
+      if (selection.takes_all() || selection.candidates <= kListed) break;
 
       digit = digit_of_pass(pass + 1, params.digit_bits, Order::kBits, params.index_bits);
       clear_histogram(histogram, 1 << digit.width());
       __syncthreads();  // no thread counts into bins that another has yet to clear
-      const Word span = selection.split.key - selection.low.key;
-      keys.visit([&](Bits key, Index index) {
-        if (static_cast<Word>(key - selection.low.key) > span || index >= cols) return;
-        const Extended x{key, cols - 1 - index};
-        if (!(x < selection.low) && !(selection.split < x)) atomicAdd(histogram + digit.of(x), 1u);
+      keys.visit_from(selection.low.key, [&](Word key, Index index) {
+        const Extended x{key, last_index - index};
+        if (x < selection.low || selection.split < x) return;
+        atomicAdd(histogram + digit.of(static_cast<Word>(key - selection.low.key), x.reversed - selection.low.reversed),
+                  1u);
       });
       __syncthreads();  // all warps have counted
     }
 
     // Step 4.
     const WinnerWriter<Bits> output = params.output.row(row, params.k);
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    keys.visit([&](Bits key, Index index) {
-      const bool wins = index < cols && key >= selection.low.key &&
-                        !(Extended{key, cols - 1 - index} < selection.low);
-      const unsigned winners = __ballot_sync(~0u, wins);
-      if (winners == 0) return;
-      uint32_t base = 0;
-      if (lane == 0) base = atomicAdd(&written, static_cast<uint32_t>(__popc(winners)));
-      base = __shfl_sync(~0u, base, 0);
-      if (wins) output.write(base + __popc(winners & ((1u << lane) - 1)), input[index], index);
+    const bool takes_all = selection.takes_all();
+    keys.visit_from(selection.low.key, [&](Word key, Index index) {
+      const Extended x{key, last_index - index};
+      if (x < selection.low) return;
+      if (takes_all || selection.split < x) {
+        output.write(atomicAdd(&written, 1u), input[index], index);
+      } else {
+        list[atomicAdd(&listed, 1u)] = x;
+      }
     });
-    __syncthreads();  // the next row's keys replace these
+    __syncthreads();  // the list is whole; and the next row's keys may replace these
+
+    // Step 5. The winners of step 4 fill the places before these.
+    const int candidates = static_cast<int>(listed);
+    for (int i = static_cast<int>(threadIdx.x); i < candidates; i += static_cast<int>(blockDim.x)) {
+      const Extended x = list[i];
+      uint32_t better = 0;
+      for (int other = 0; other < candidates; ++other) better += x < list[other];
+      if (better >= selection.owed) continue;
+      const Index index = last_index - x.reversed;
+      output.write(params.k - static_cast<int64_t>(selection.owed) + better, input[index], index);
+    }
+    __syncthreads();  // the next row's list replaces this one
   }
 }
 

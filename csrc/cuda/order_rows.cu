@@ -2,7 +2,7 @@
 //
 // An entry is one unsigned number, (row, inverted key, index) from the top down, so that ascending entries
 // are the contract's order: rows apart, best key first, equal keys by index. Up to tuning::kOrderBlockMaxK
-// winners a row, a block sorts rows by a bitonic network in shared memory; beyond that CUB's radix sort does
+// winners a row, a block merges rows in shared memory; beyond that CUB's radix sort does
 // all rows at once. Values are copied again from the input, by index.
 
 #include "cuda/order_rows.h"
@@ -66,38 +66,40 @@ __device__ void write_winner(const Params<Bits>& params, Entry entry, int64_t at
   params.output.write(at, params.input[row * params.row_stride + index], index);
 }
 
-// Sorts segments of `length` entries each, a power of two, in shared memory.
+// Sorts segments of `length` entries each, a power of two, by merging runs of doubling width: an entry's
+// place in the merged run is its place in its own run and the number of smaller entries in the other, found
+// by binary search. That is as many steps as a sorting network has, but only one barrier a width. Returns
+// which of the two arrays, of `count` entries each, holds the result.
 template <class Entry>
-__device__ void bitonic_sort(Entry* entries, int count, int length) {
-  for (int size = 2; size <= length; size *= 2) {
-    for (int stride = size / 2; stride > 0; stride /= 2) {
-      for (int pair = static_cast<int>(threadIdx.x); pair < count / 2; pair += static_cast<int>(blockDim.x)) {
-        const int low = 2 * pair - (pair & (stride - 1));
-        const bool ascending = (low & (length - 1) & size) == 0;
-        const Entry a = entries[low], b = entries[low + stride];
-        if ((b < a) == ascending) {
-          entries[low] = b;
-          entries[low + stride] = a;
-        }
+__device__ Entry* merge_sort(Entry* from, Entry* to, int count, int length) {
+  for (int width = 1; width < length; width *= 2) {
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+      const Entry entry = from[i];
+      const int run = i & ~(width - 1);
+      const Entry* const other = from + (run ^ width);
+      const bool is_left = (run & width) == 0;
+      int smaller = 0;
+      for (int step = width; step > 0; step /= 2) {
+        const int probe = smaller + step;
+        // Padding is equal among itself: the left run's goes first.
+        if (probe <= width && (is_left ? other[probe - 1] < entry : !(entry < other[probe - 1]))) smaller = probe;
       }
-      // Strides up to 32 stay within the 64 entries of a warp's own pairs; the next stride after them is
-      // wide again only when `size` grows.
-      const bool next_is_wide = stride > 1 ? stride / 2 > 32 : size > 32;
-      if (stride > 32 || next_is_wide) {
-        __syncthreads();
-      } else {
-        __syncwarp();
-      }
+      to[(run & ~width) + (i - run) + smaller] = entry;
     }
+    __syncthreads();  // the merged runs are whole
+    Entry* const merged = to;
+    to = from;
+    from = merged;
   }
+  return from;
 }
 
 template <class Entry, class Order>
 __global__ void __launch_bounds__(tuning::kOrderThreads)
     sort_in_blocks(Params<typename Order::Bits> params, Order order, int length, int rows_per_block) {
   extern __shared__ __align__(16) unsigned char dynamic[];
-  Entry* const entries = reinterpret_cast<Entry*>(dynamic);
   const int count = length * rows_per_block;
+  Entry* const entries = reinterpret_cast<Entry*>(dynamic);
   const int k = static_cast<int>(params.k);
   const int64_t groups = (params.rows + rows_per_block - 1) / rows_per_block;
   for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
@@ -109,12 +111,11 @@ __global__ void __launch_bounds__(tuning::kOrderThreads)
                                                  : static_cast<Entry>(~Entry{0});
     }
     __syncthreads();
-    bitonic_sort(entries, count, length);
-    __syncthreads();
+    const Entry* const ordered = merge_sort(entries, entries + count, count, length);
     for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
       const int64_t row = first_row + i / length;
       const int rank = i % length;
-      if (rank < k && row < params.rows) write_winner(params, entries[i], row * k + rank, row);
+      if (rank < k && row < params.rows) write_winner(params, ordered[i], row * k + rank, row);
     }
     __syncthreads();  // the next group's entries replace these
   }
@@ -151,12 +152,11 @@ cudaError_t run_in_blocks(const Problem& problem, const Params<typename Order::B
                           cudaStream_t stream) {
   int length = 1;
   while (length < problem.k) length *= 2;
-  constexpr int kEntriesPerBlock = 2 * tuning::kOrderThreads;
   const int rows_per_block =
-      static_cast<int>(std::min<int64_t>(problem.rows, std::max(1, kEntriesPerBlock / length)));
-  const int pairs = length * rows_per_block / 2;
-  const int threads = std::min(tuning::kOrderThreads, std::max(32, (pairs + 31) / 32 * 32));
-  const size_t shared_bytes = sizeof(Entry) * static_cast<size_t>(length) * static_cast<size_t>(rows_per_block);
+      static_cast<int>(std::min<int64_t>(problem.rows, std::max(1, tuning::kOrderThreads / length)));
+  const int count = length * rows_per_block;
+  const int threads = std::min(tuning::kOrderThreads, (count + 31) / 32 * 32);
+  const size_t shared_bytes = 2 * sizeof(Entry) * static_cast<size_t>(count);
   static std::atomic<uint64_t> allowed;
   const cudaError_t error = allow_shared_memory(sort_in_blocks<Entry, Order>, shared_bytes, allowed);
   if (error != cudaSuccess) return error;

@@ -18,7 +18,7 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 int64_t air_tiles(const Problem& problem) {
-  constexpr int64_t kTileBytes = int64_t{tuning::kAirThreads} * tuning::kAirUnroll * 16;
+  constexpr int64_t kTileBytes = int64_t{tuning::kAirThreads} * 4 * 16;  // row_reader.cuh: four loads a thread
   return divide_up(problem.cols * dtype_bytes(problem.dtype), kTileBytes);
 }
 
@@ -59,23 +59,23 @@ air::Config air_config(const Problem& problem, const Device& device, const AirSt
   return config;
 }
 
-bool fits_one_block(const Problem& problem) {
-  return problem.cols * dtype_bytes(problem.dtype) <= tuning::kAirBlockMaxBytes;
-}
-
-air_block::Config air_block_config(const Problem& problem) {
+air_block::Config air_block_config(const Problem& problem, const AirStudy& study) {
   air_block::Config config{};
-  config.digit_bits = problem.cols <= tuning::kAirBlockShortCols ? tuning::kAirBlockShortDigitBits
-                                                                 : tuning::kAirBlockDigitBits;
+  config.digit_bits = study.digit_bits > 0 ? study.digit_bits : tuning::kAirBlockDigitBits;
   config.threads = tuning::kAirBlockMinThreads;
   while (config.threads < tuning::kAirBlockMaxThreads &&
          config.threads * tuning::kAirBlockElementsPerThread < problem.cols) {
     config.threads *= 2;
   }
+  if (study.threads > 0) config.threads = study.threads;
   return config;
 }
 
 }  // namespace
+
+bool fits_one_block(const Problem& problem) {
+  return problem.cols * dtype_bytes(problem.dtype) <= tuning::kAirBlockMaxBytes;
+}
 
 const char* unsupported_reason(const Problem&, Algorithm algorithm) {
   switch (algorithm) {
@@ -91,7 +91,7 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
   Plan plan{problem, device, {}, problem.sorted && problem.k > 1};
   if (fits_one_block(problem)) {
-    plan.config = air_block_config(problem);
+    plan.config = air_block_config(problem, {});
   } else {
     plan.config = air_config(problem, device, {});
   }
@@ -99,7 +99,9 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
 }
 
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study) {
-  return {problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
+  Plan plan{problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
+  if (study.threads > 0) plan.config = air_block_config(problem, study);
+  return plan;
 }
 
 void describe(const Plan& plan, char* text, size_t text_bytes) {

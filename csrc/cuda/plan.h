@@ -25,11 +25,15 @@ struct Plan {
 
 // Overrides of the plan's numbers for ablations and tuning studies of AIR; zero: the plan's choice.
 struct AirStudy {
+  int threads = 0;  // set: one block of so many threads a row
   int digit_bits = 0;
   int blocks_per_row = 0;
   bool adaptive = true;
   bool early_stop = true;
 };
+
+// Whether one block's shared memory can hold a row.
+bool fits_one_block(const Problem& problem);
 
 // Why `algorithm` cannot serve the request, or nullptr.
 const char* unsupported_reason(const Problem& problem, Algorithm algorithm);
@@ -40,7 +44,7 @@ Algorithm choose(const Problem& problem, const Device& device);
 // `algorithm` must be supported.
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm);
 
-// AIR over many blocks, whatever the shape, with the study's numbers.
+// AIR with the study's numbers: over many blocks, unless it sets `threads`. The row must fit one block then.
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study);
 
 // The plan in one line, "air: ...".

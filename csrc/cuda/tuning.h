@@ -12,7 +12,6 @@ namespace gputopk::cuda::tuning {
 // the memory's latency asks for.
 inline constexpr int kAirThreads = 512;
 inline constexpr int kAirBlocksPerSm = 2;
-inline constexpr int kAirUnroll = 4;  // 16-byte loads in flight a thread
 
 // Digit widths. Up to 14 bits a histogram costs 1.02 x the read (PERFORMANCE.md), and 64 KB leave room for
 // two blocks an SM; below 11 bits (the paper's choice) a row needs one launch more.
@@ -40,19 +39,23 @@ inline constexpr double kAirBlockOverheadTiles = 1.5;
 
 // Rows up to this many bytes of keys stay in shared memory; the histogram and the rest need 16 KB beside it.
 inline constexpr int64_t kAirBlockMaxBytes = 128 * 1024;
-// A block has a thread for so many elements, between the two bounds.
+// A block has a thread for so many elements, between the two bounds. Several blocks share an SM, so that one
+// reads while another counts.
 inline constexpr int kAirBlockElementsPerThread = 16;
 inline constexpr int kAirBlockMinThreads = 64;
-inline constexpr int kAirBlockMaxThreads = 1024;
-// Short rows take narrow digits: clearing and scanning the bins is then the cost, not the elements.
-inline constexpr int kAirBlockShortCols = 1024;
-inline constexpr int kAirBlockShortDigitBits = 8;
+inline constexpr int kAirBlockMaxThreads = 512;
+inline constexpr int kAirBlockResident = 3;  // an SM: 40 registers a thread
+// The digits' width. Below 11 bits (the paper's choice) short rows take a pass more.
 inline constexpr int kAirBlockDigitBits = 11;
+// Candidates that are ranked against each other instead of by more digits: a tenth of a microsecond of
+// comparisons, where a digit takes ten times that.
+inline constexpr int kAirBlockListed = 128;
 
 // ---- Ordering k winners (order_rows.cu) ----
 
-// Up to this k one block sorts a row in shared memory (64 KB of 8-byte entries); beyond it, CUB's device sort.
+// Up to this k one block sorts a row in shared memory, two arrays of 8 or 16-byte entries (64 or 128 KB);
+// beyond it, CUB's device sort.
 inline constexpr int64_t kOrderBlockMaxK = 4096;
-inline constexpr int kOrderThreads = 512;
+inline constexpr int kOrderThreads = 1024;
 
 }  // namespace gputopk::cuda::tuning

@@ -6,6 +6,7 @@ import warnings
 
 import pytest
 import torch
+import torch._dynamo.testing
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 import torch_topk  # noqa: F401  registers the operator
@@ -315,7 +316,10 @@ def test_opcheck_accepts_the_operator(args, kwargs, requires_grad):
         if tensor.dtype not in (torch.float32, torch.bfloat16):
             return
         tensor.requires_grad_()
-    torch.library.opcheck(topk.default, (tensor, *args[1:]), kwargs)
+    checks = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+    if tensor.dtype.itemsize == 1 and tensor.is_floating_point():
+        checks.remove("test_schema")  # it multiplies its input, which torch cannot in float8
+    torch.library.opcheck(topk.default, (tensor, *args[1:]), kwargs, test_utils=checks)
 
 
 def test_opcheck_accepts_the_out_variant():

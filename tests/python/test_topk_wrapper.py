@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 
 import pytest
@@ -25,7 +26,7 @@ def both(call) -> list:
 X = torch.arange(21.0).view(3, 7)
 OUT = (torch.zeros(3, 2), torch.zeros(3, 2, dtype=torch.int64))
 
-# Calls that torch.topk refuses. The first line of its message is the whole complaint.
+# Calls that torch.topk refuses.
 BAD = {
     "k is True": lambda topk: topk(X, True),
     "k is a float": lambda topk: topk(X, 2.0),
@@ -72,13 +73,18 @@ BAD = {
 TYPE_ALONE = {"an unknown argument", "k is missing", "out is one tensor", "out is three tensors"}
 
 
+def words(error: Exception) -> str:
+    """The complaint itself; whether an argument came by position or by name is lost in a Python function."""
+    return re.sub(r" \(position \d\)", "", str(error).splitlines()[0]).strip()
+
+
 @pytest.mark.parametrize("what", BAD)
 def test_a_refusal_is_of_torchs_type_and_in_torchs_words(what):
     theirs, ours = both(BAD[what])
     assert isinstance(theirs, Exception), "torch.topk accepts this"
     assert type(ours) is type(theirs), (theirs, ours)
     if what not in TYPE_ALONE:
-        assert str(ours).splitlines()[0] == str(theirs).splitlines()[0]
+        assert words(theirs) in words(ours)
     oracle.assert_topk(torch_topk.topk(X, 2), X, 2)
 
 
@@ -279,6 +285,29 @@ def test_int32_indices_go_with_gradients():
 
 
 # torch.func, torch.compile.
+
+
+def test_forward_gradients_are_torchs():
+    tensor, tangent = inputs.make("normal", 4, 6, torch.float64), inputs.make("uniform", 4, 6, torch.float64)
+    ours, theirs = (
+        torch.func.jvp(lambda x, topk=topk: topk(x, 3, 0).values ** 2, (tensor,), (tangent,))
+        for topk in (torch_topk.topk, torch.topk)
+    )
+    assert torch.equal(ours[0], theirs[0]) and torch.equal(ours[1], theirs[1])
+
+
+def test_a_tensor_subclass_sees_the_call():
+    seen = []
+
+    class Watcher(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return super().__torch_function__(function, types, args, kwargs or {})
+
+    values, indices = torch_topk.topk(X.as_subclass(Watcher), 2)
+    assert torch_topk.topk in seen
+    oracle.assert_topk((values.as_subclass(torch.Tensor), indices.as_subclass(torch.Tensor)), X, 2)
 
 
 def test_function_transforms_go_through():

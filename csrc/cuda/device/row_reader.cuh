@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
 namespace gputopk::cuda {
 
@@ -60,77 +59,91 @@ __device__ Vector<Bits> load_vector(const Bits* source) {
   return {__ldcs(reinterpret_cast<const uint4*>(source))};
 }
 
-// The probe of a reader that visits every vector.
-struct VisitAlways {};
+// Element number `at` of several vectors, by selects: a register array has no run-time index.
+template <class Bits, int kVectors>
+__device__ Bits element_of(const Vector<Bits> (&vectors)[kVectors], int at) {
+  const int vector = at / kPerVector<Bits>;
+  Vector<Bits> chosen = vectors[0];
+#pragma unroll
+  for (int v = 1; v < kVectors; ++v) {
+    if (vector == v) chosen = vectors[v];
+  }
+  const int byte = at % kPerVector<Bits> * static_cast<int>(sizeof(Bits));
+  const auto word = [&](int w) {
+    return w == 0 ? chosen.words.x : w == 1 ? chosen.words.y : w == 2 ? chosen.words.z : chosen.words.w;
+  };
+  if constexpr (sizeof(Bits) == 8) {
+    return word(byte / 4) | static_cast<Bits>(word(byte / 4 + 1)) << 32;
+  } else {
+    return static_cast<Bits>(word(byte / 4) >> (byte % 4 * 8));
+  }
+}
 
-// Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row:
-// visit(elements, index of the first, valid), with elements a Vector or a Single. All lanes of a warp call it
-// together, so it may vote; `valid` is false in lanes beyond the end. Tiles of blockDim.x * kUnroll vectors
-// go to the parts in turn, so that a crowded region is shared by all; tiles wholly outside [first, last) may
-// be left out.
+// 16-byte loads in flight a thread: as many as a 32-bit mask has elements for.
+template <class Bits>
+inline constexpr int kUnroll = sizeof(Bits) == 1 ? 2 : 4;
+
+// Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row. Tiles of
+// blockDim.x * kUnroll vectors go to the parts in turn, so that a crowded region is shared by all; tiles
+// wholly outside [first, last) may be left out.
 //
-// With probe(vector) -> bool, a vector is visited only where the probe says so in some valid lane. That
-// keeps the usual path short: probes are unrolled, and the visit, long and rare, is in the code once.
-template <int kUnroll, class Bits, class Probe, class Visit>
+//   probe(elements, index, valid) sees every element once, in a Vector or a Single, with the index of the
+//     first, and says by a bit each which to visit. Unrolled: what is done for all elements belongs here.
+//     `valid` is false where a lane has none.
+//   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
+//     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
+template <class Bits, class Probe, class Visit>
 __device__ void visit_row(const Bits* row, int64_t cols, int64_t first, int64_t last, int part, int parts,
                           Probe&& probe, Visit&& visit) {
   constexpr int kElements = kPerVector<Bits>;
-  constexpr bool kProbes = !std::is_same_v<std::decay_t<Probe>, VisitAlways>;
+  constexpr int kVectors = kUnroll<Bits>;
   const RowShape<Bits> shape(row, cols);
-  const Bits* const body = row + shape.head;
   const int threads = static_cast<int>(blockDim.x);
-  const int tile_vectors = threads * kUnroll;
+  const int tile_vectors = threads * kVectors;
   const int64_t tile_elements = static_cast<int64_t>(tile_vectors) * kElements;
   const int64_t tiles = (shape.vectors + tile_vectors - 1) / tile_vectors;
   const int64_t first_tile = first <= shape.head ? 0 : (first - shape.head) / tile_elements;
   const int64_t last_tile = last <= shape.head ? 0 : min(tiles, (last - shape.head - 1) / tile_elements + 1);
 
   for (int64_t tile = first_tile + part; tile < last_tile; tile += parts) {
-    const int64_t base = tile * tile_vectors + threadIdx.x;
-    const bool whole = (tile + 1) * tile_vectors <= shape.vectors;
-    const auto valid = [&](int u) { return whole || base + u * threads < shape.vectors; };
-    const auto index = [&](int u) { return shape.head + (base + u * threads) * kElements; };
-
-    Vector<Bits> loaded[kUnroll];
-    if (whole) {
+    // This thread's first element of the tile; the next vectors follow at a constant distance.
+    const int64_t begin = shape.head + tile * tile_elements + static_cast<int>(threadIdx.x) * kElements;
+    const int distance = threads * kElements;
+    Vector<Bits> loaded[kVectors];
+    uint32_t chosen = 0;
+    if (tile < tiles - 1) {
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) loaded[u] = load_vector(body + (base + u * threads) * kElements);
-    } else {
+      for (int v = 0; v < kVectors; ++v) loaded[v] = load_vector(row + begin + v * distance);
 #pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        loaded[u] = valid(u) ? load_vector(body + (base + u * threads) * kElements) : Vector<Bits>{};
+      for (int v = 0; v < kVectors; ++v) {
+        chosen |= probe(loaded[v], begin + v * distance, true) << (v * kElements);
+      }
+    } else {  // the last tile may be short
+      const int64_t end = cols - shape.tail;
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        const bool valid = begin + v * distance < end;
+        loaded[v] = valid ? load_vector(row + begin + v * distance) : Vector<Bits>{};
+        chosen |= probe(loaded[v], begin + v * distance, valid) << (v * kElements);
       }
     }
-    if constexpr (kProbes) {
-      unsigned visits = 0;  // the same in all lanes: bit u says that some lane wants vector u
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) {
-        if (__any_sync(~0u, probe(loaded[u]) && valid(u))) visits |= 1u << u;
-      }
-      while (visits != 0) {
-        const int u = __ffs(visits) - 1;
-        visits &= visits - 1;
-        Vector<Bits> chosen = loaded[0];  // by selects: a register array has no run-time index
-#pragma unroll
-        for (int other = 1; other < kUnroll; ++other) {
-          if (u == other) chosen = loaded[other];
-        }
-        visit(chosen, index(u), valid(u));
-      }
-    } else {
-#pragma unroll
-      for (int u = 0; u < kUnroll; ++u) visit(loaded[u], index(u), valid(u));
+    while (__any_sync(~0u, chosen != 0)) {
+      const int at = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
+      visit(element_of(loaded, at), begin + at / kElements * distance + at % kElements, chosen != 0);
+      chosen &= chosen - 1;
     }
   }
 
   // The ragged ends, fewer than a vector each, by the first warp of one block: head in the lower half of
   // its lanes, tail in the upper.
-  if (part == 0 && threadIdx.x < 32) {
+  if (part == 0 && threadIdx.x < 32 && shape.head + shape.tail > 0) {
     const int lane = static_cast<int>(threadIdx.x);
     const bool in_head = lane < 16;
     const int64_t at = in_head ? lane : cols - shape.tail + (lane - 16);
-    const bool inside = in_head ? lane < shape.head : lane - 16 < shape.tail;
-    visit(Single<Bits>{inside ? row[at] : Bits{}}, at, inside);
+    const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
+    const Single<Bits> single{valid ? row[at] : Bits{}};
+    const bool chosen = probe(single, at, valid) != 0;
+    visit(single.element, at, chosen);
   }
 }
 

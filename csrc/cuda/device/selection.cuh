@@ -44,16 +44,18 @@ struct Digit {
   // The digit, or one before it, has bits of the index: bounds below it compare the index too.
   __host__ __device__ bool reaches_index() const { return index_width > 0; }
 
+  // Of an element that matches all digits before: its distance from the least such element has no bits
+  // above this digit, so nothing is masked.
   template <class Word, class Index>
-  __device__ uint32_t of(const ExtendedKey<Word, Index>& x) const {
-    const uint32_t key_part = static_cast<uint32_t>(x.key >> key_shift) & ((1u << key_width) - 1);
-    const uint32_t index_part = static_cast<uint32_t>(x.reversed >> index_shift) & ((1u << index_width) - 1);
-    return key_part << index_width | index_part;
+  __device__ uint32_t of(Word key_distance, Index index_distance) const {
+    const uint32_t key_part = static_cast<uint32_t>(key_distance >> key_shift);
+    if (index_width == 0) return key_part;
+    return key_part << index_width | static_cast<uint32_t>(index_distance >> index_shift);
   }
 };
 
 // The digit number `pass` (from 1, most significant first) when digits are `width` bits wide. A shift by a
-// whole word is undefined, so a part of no bits is given shift 0.
+// whole word is undefined, so a key part of no bits is given shift 0: its distance is 0 then.
 __host__ __device__ inline Digit digit_of_pass(int pass, int width, int key_bits, int index_bits) {
   const int total = key_bits + index_bits;
   const int high = total - (pass - 1) * width;

@@ -45,9 +45,8 @@ struct CandidateBuffer {
 template <class Bits, class Index, class Sink>
 class StagedWriter {
  public:
-  // Entries that a warp may push between two calls of flush_if_full.
-  static constexpr int kPushes = 2;
-  static constexpr int capacity(int full) { return full + kPushes * 32; }
+  // A full warp may push when one entry is missing.
+  static constexpr int capacity(int full) { return full + 32; }
   static constexpr size_t bytes(int full) { return capacity(full) * (sizeof(Bits) + sizeof(Index)); }
 
   // `stage` is bytes(full) of the warp's own shared memory; `cursor` counts what all blocks of the row
@@ -69,9 +68,6 @@ class StagedWriter {
       indices_[at] = index;
     }
     count_ += __popc(takers);
-  }
-
-  __device__ void flush_if_full() {
     if (count_ < full_) return;
     unsigned long long base = 0;
     if (lane() == 0) base = atomicAdd(cursor_, static_cast<unsigned long long>(count_));
