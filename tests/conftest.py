@@ -10,7 +10,7 @@ import hypothesis
 import pytest
 import torch
 
-DEFAULT_EXAMPLES = 150
+DEFAULT_EXAMPLES = 400
 
 
 def why_no_gpu() -> str | None:

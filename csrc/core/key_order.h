@@ -16,7 +16,7 @@
 #ifdef __CUDACC__
 #define GPUTOPK_HOST_DEVICE __host__ __device__ __forceinline__
 #else
-#define GPUTOPK_HOST_DEVICE inline
+#define GPUTOPK_HOST_DEVICE inline __attribute__((always_inline))
 #endif
 
 namespace gputopk {
@@ -28,24 +28,28 @@ struct KeyOrder {
   static constexpr int kBits = 8 * sizeof(Bits);
 
   Bits signed_mask;    // the sign bit where a set sign means "negate", else 0
-  Bits offset;         // moves the smallest value of the order to key 0 or above
+  Bits offset;         // what lifts the least value of the order to key 0
   Bits max_magnitude;  // floating: the largest magnitude that is not NaN
   Bits flip;           // all ones when the smallest are wanted
 
   GPUTOPK_HOST_DEVICE Bits operator()(Bits bits) const {
-    using Signed = std::make_signed_t<Bits>;
-    // All ones where the value is negated, by an arithmetic shift of its sign.
-    const Bits negate = static_cast<Bits>(static_cast<Signed>(bits & signed_mask) >> (kBits - 1));
+#ifdef __CUDA_ARCH__
+    using Word = std::conditional_t<sizeof(Bits) == 8, uint64_t, uint32_t>;  // no narrower registers
+#else
+    using Word = Bits;  // so that a vector holds as many as it can
+#endif
+    constexpr Word kMagnitude = static_cast<Bits>(static_cast<Bits>(~Bits{0}) >> 1);
+    // All ones where the value is negated.
+    const Word negate = static_cast<Word>(Word{0} - static_cast<Word>(static_cast<Word>(bits & signed_mask) >> (kBits - 1)));
+    const Word magnitude = kFloating ? static_cast<Word>(bits & kMagnitude) : static_cast<Word>(bits);
+    // Sign and magnitude to two's complement, where -0 and +0 meet.
+    Word key = static_cast<Word>(static_cast<Word>((magnitude ^ negate) - negate) + offset);
     if constexpr (kFloating) {
-      // Sign and magnitude to two's complement: -0 and +0 meet at `offset`.
-      constexpr Bits kMagnitude = static_cast<Bits>(static_cast<Bits>(~Bits{0}) >> 1);
-      const Bits magnitude = bits & kMagnitude;
-      const Bits ordered = static_cast<Bits>(static_cast<Bits>((magnitude ^ negate) - negate) + offset);
-      const Bits key = magnitude > max_magnitude ? static_cast<Bits>(~Bits{0}) : ordered;
-      return key ^ flip;
-    } else {
-      return static_cast<Bits>(static_cast<Bits>((bits ^ negate) - negate) + offset) ^ flip;
+      // -inf is 0 and +inf is 2 x max_magnitude; a NaN is beyond, or, if negative, wraps around to there.
+      const Word nan_key = static_cast<Word>(2 * max_magnitude + 1);
+      key = key < nan_key ? key : nan_key;
     }
+    return static_cast<Bits>(key ^ flip);
   }
 };
 
@@ -67,12 +71,12 @@ constexpr bool is_signed_integer(DType dtype) {
 }
 
 template <class Bits, bool kFloating>
-KeyOrder<Bits, kFloating> make_key_order(DType dtype, bool largest, bool magnitude) {
+GPUTOPK_HOST_DEVICE KeyOrder<Bits, kFloating> make_key_order(DType dtype, bool largest, bool magnitude) {
   constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));
   KeyOrder<Bits, kFloating> order{};
   if (kFloating) {
     order.signed_mask = magnitude ? Bits{0} : kSign;
-    order.offset = kSign;
+    order.offset = static_cast<Bits>(max_magnitude_bits(dtype));
   } else {
     // |INT_MIN| is 2^(bits-1), which fits the unsigned key, so it is the largest magnitude.
     order.signed_mask = magnitude && is_signed_integer(dtype) ? kSign : Bits{0};
@@ -85,7 +89,7 @@ KeyOrder<Bits, kFloating> make_key_order(DType dtype, bool largest, bool magnitu
 
 // Calls visitor(KeyOrder) with the one of the eight instances that serves the dtype.
 template <class Visitor>
-auto visit_key_order(DType dtype, bool largest, bool magnitude, Visitor&& visitor) {
+GPUTOPK_HOST_DEVICE auto visit_key_order(DType dtype, bool largest, bool magnitude, Visitor&& visitor) {
   const auto visit_width = [&](auto floating) {
     constexpr bool kFloating = decltype(floating)::value;
     switch (dtype_bytes(dtype)) {

@@ -12,8 +12,6 @@
 #define GPUTOPK_MASK_COMPARES 1
 #endif
 
-#include "cpu/select_rows.h"
-
 namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
 
 // Elements tested at once: a hit is one bit of a 64-bit mask.
@@ -42,30 +40,6 @@ Integer smaller(Integer a, Integer b) { return a < b ? a : b; }
 
 template <class Integer>
 Integer larger(Integer a, Integer b) { return a < b ? b : a; }
-
-// A candidate is one integer, key above and complemented index below. So the larger candidate is the better
-// one, ties included, no two are equal, and selecting and sorting need no rule for ties.
-template <class Bits, class Candidate>
-constexpr int kIndexBits = 8 * (sizeof(Candidate) - sizeof(Bits));
-
-template <class Bits, class Candidate>
-constexpr Candidate kIndexMask = (Candidate{1} << kIndexBits<Bits, Candidate>)-1;
-
-template <class Candidate, class Bits>
-Candidate pack_candidate(Bits key, int64_t index) {
-  return (static_cast<Candidate>(key) << kIndexBits<Bits, Candidate>) +
-         (kIndexMask<Bits, Candidate> - static_cast<Candidate>(index));
-}
-
-template <class Bits, class Candidate>
-Bits key_of(Candidate candidate) {
-  return static_cast<Bits>(candidate >> kIndexBits<Bits, Candidate>);
-}
-
-template <class Bits, class Candidate>
-int64_t index_of(Candidate candidate) {
-  return static_cast<int64_t>(~candidate & kIndexMask<Bits, Candidate>);
-}
 
 // Raises best[lane] to the best key among elements lane, lane + kLanes, ... of `vectors` vectors.
 template <class Order, class Bits>
@@ -132,32 +106,6 @@ uint64_t mask_at_least(const Bits* keys, Bits floor) {
   }
 #endif
   return mask;
-}
-
-// Appends the elements whose bit is set as candidates, in order; returns how many. May write up to 8 more.
-template <class Candidate, class Bits>
-int64_t append_masked(const Bits* keys, int64_t first_index, uint64_t mask, Candidate* out) {
-  int64_t count = 0;
-#ifdef GPUTOPK_MASK_COMPARES
-  // Below about this many hits, taking them one by one is faster than packing the strip.
-  constexpr int kManyHits = 8;
-  if (sizeof(Candidate) == 8 && __builtin_popcountll(mask) >= kManyHits) {
-    Candidate packed[kStrip];
-    for (int i = 0; i < kStrip; ++i) packed[i] = pack_candidate<Candidate>(keys[i], first_index + i);
-    for (int i = 0; i < kStrip; i += 8) {
-      const __mmask8 bits = static_cast<__mmask8>(mask >> i);
-      // Compressed in a register and stored whole: a compressing store is slow on some processors.
-      _mm512_storeu_si512(out + count, _mm512_maskz_compress_epi64(bits, _mm512_loadu_si512(packed + i)));
-      count += __builtin_popcount(bits);
-    }
-    return count;
-  }
-#endif
-  for (; mask != 0; mask &= mask - 1) {
-    const int i = __builtin_ctzll(mask);
-    out[count++] = pack_candidate<Candidate>(keys[i], first_index + i);
-  }
-  return count;
 }
 
 // How many of `values` are at least `floor`.

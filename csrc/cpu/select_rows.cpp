@@ -1,204 +1,222 @@
 // Exact top-k of one stretch of a row in about one reading of it.
 //
 //  1. `floor` is a key below which nothing can win any more. A candidate is an element that reached the floor
-//     when it was read; candidates are kept in the order of their indices.
-//  2. The row is read in tiles that stay in the first-level cache. For the first tile, lane l of a few dozen
-//     lanes takes the maximum of the elements l, l + lanes, l + 2 lanes, ...: its delegate. The k-th largest
-//     delegate is a floor, for k elements reach it.
-//  3. The tile is read again, 64 elements at a time, and what reaches the floor is appended.
-//  4. Elements equal to the floor may win as long as fewer than k elements at or above it were appended. From
-//     then on they lose by their index, and the floor rises by one key. (When no key is left above it, the
-//     rest of the row need not be read.)
-//  5. Later tiles go straight to step 3. Where a tile yields many candidates (a rising input), the next one
-//     goes through step 2 again.
-//  6. When the candidates' buffer is full, all but little more than the best k are dropped, and the floor rises
-//     to just above the least of them. So the buffer is O(k), whatever the input.
-//  7. At the end the best k are sorted out and copied, values from the row itself: keys cannot be decoded.
+//     when it was read. Candidates are kept in the order of their indices.
+//  2. The row is read in tiles that stay in the first-level cache. In the first tile, a delegate is the best
+//     key of a few elements, each element behind one delegate. The k-th best delegate is a floor, for k
+//     elements reach it.
+//  3. The tile is read again, a strip of 64 elements at a time, and what reaches the floor is appended.
+//  4. Elements equal to the floor may win as long as fewer than k elements that reach it were appended. From
+//     then on they lose by their index, and the floor rises by one. (When no key is left above it, the rest
+//     of the row need not be read.)
+//  5. Later tiles go straight to step 3, and their keys are computed only in strips with a hit (runs.h). Where
+//     a tile yields many candidates, as in a rising row, the next one goes through step 2 again.
+//  6. When twice k candidates are held, all but little more than the best k are dropped, and the floor rises
+//     to just above the least of them. So memory is O(k), whatever the input.
+//  7. At the end the best k are sorted out. Values are copied from the row: keys cannot be decoded.
 //
-// With k near the length no floor can be had from delegates: everything is appended until step 6.
+// Where k is a large part of the length there are too few delegates. Then all keys are kept, O(k) still, and
+// the k-th best of them is the floor of step 3.
 #include "cpu/select_rows.h"
 
-#include <cstring>
-
+#include "cpu/candidates.h"
 #include "cpu/lanes.h"
-#include "cpu/rank_candidates.h"
 #include "cpu/runs.h"
 
 namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
 
-// Fewer elements than this behind a delegate make a floor that rejects too little to pay for itself.
+// With fewer elements behind a delegate the floor would reject too little to pay for itself.
 constexpr int64_t kMinElementsPerDelegate = 4;
 
-// Tiles double while they yield few candidates, for a tile begins with a search for the floor's runs.
-constexpr int64_t kMaxTile = 65536;
-
-// How far ahead the row is asked for, in elements: far enough for the memory's latency. The processor's own
-// prefetcher stops at each page.
-constexpr int64_t kPrefetch = 1024;
-
-// Up to this many delegates, counting all pairs finds the k-th fastest.
+// Up to this many delegates, counting all pairs finds the k-th best fastest.
 constexpr int64_t kMaxPairedDelegates = 32;
 
-// The most by which a cut may exceed k: an eighth costs less to carry than to avoid.
-inline int64_t cut_slack(int64_t k) { return smaller<int64_t>(k / 8, 1024); }
+// Up to this many elements a winner, delegates are no cheaper than all keys.
+constexpr int64_t kKeysPerWinner = 16;
 
-template <class Order, class Candidate>
+// A tile with more than one candidate in so many elements sends the next one through step 2.
+constexpr int64_t kFewElementsPerHit = 8;
+
+// Tiles double up to this many elements while they yield few candidates: each begins with find_runs.
+constexpr int64_t kMaxTile = 65536;
+
+// How far ahead the row is asked for, in elements: enough for the memory's latency. The processor's own
+// prefetcher stops at each page.
+constexpr int64_t kPrefetch = 2048;
+
+// By how much a cut may exceed k. An eighth more candidates cost less than the steps to an exact cut.
+inline int64_t cut_slack(int64_t k) { return smaller(k / 8, kMaxCutSlack); }
+
+template <class Order, class Candidate_>
 struct Selection {
   using Bits = typename Order::Bits;
+  using Candidate = Candidate_;
 
   const Order order;
-  const Bits* row;
-  int64_t k;
-  Candidate* candidates;
-  int64_t limit;  // candidates held before the losers among them are dropped
-  Bits* delegates;
-  Bits* keys;  // of the tile that raise_floor saw, kTile at most
+  const Bits* const row;
+  const int64_t k;
+  const int64_t limit;  // candidates held before the losers among them are dropped
+  Candidate* const candidates;
+  Bits* const delegates;
+  Bits* const keys;  // of the tile last given to find_keys
 
   int64_t count = 0;     // candidates held
   Bits floor = 0;        // elements below it lose
-  bool decided = false;  // everything further loses
-  int64_t ties_end = 0;  // where count reaches it, elements equal to the floor lose; 0: they lost already
+  bool decided = false;  // all further elements lose
+  int64_t ties_end = 0;  // where count reaches it, elements equal to the floor lose; 0: they do already
 };
 
-// Writes whole strips; what it writes behind the last key is no key.
+// How a piece is read: tiles of `elements`, with `delegates` where step 2 is taken, 0 where k is too large.
+struct TileShape {
+  int64_t elements;
+  int64_t delegates;
+};
+
+// Two delegates a winner leave the k-th best well inside their range.
+template <class Bits>
+TileShape choose_tile(int64_t length, int64_t k) {
+  constexpr int64_t kUnit = kLanes<Bits>;
+  const int64_t most = length / kMinElementsPerDelegate / kUnit * kUnit;
+  const int64_t delegates = smaller((2 * k + kUnit - 1) / kUnit * kUnit, most);
+  if (delegates < k + k / 4) return {kTile, 0};
+  const int64_t strips = (delegates * kMinElementsPerDelegate + kStrip - 1) / kStrip;
+  return {larger(kTile, strips * kStrip), delegates};
+}
+
+// Writes whole strips; behind the last key, zeros.
 template <class Order, class Bits>
 void find_keys(const Order& order, const Bits* elements, int64_t count, Bits* keys) {
   for (int64_t i = 0; i < count; ++i) keys[i] = order(elements[i]);
   for (int64_t i = count; i % kStrip != 0; ++i) keys[i] = 0;
 }
 
-template <class Bits>
-struct TileShape {
-  int64_t lanes;     // delegates; 0 where k is too large for them
-  int64_t elements;  // of a tile
-};
-
-// As many lanes as leave the k-th delegate well inside their range.
-template <class Bits>
-TileShape<Bits> choose_tile(int64_t length, int64_t k) {
-  constexpr int64_t kUnit = kLanes<Bits>;
-  const int64_t most = length / kMinElementsPerDelegate / kUnit * kUnit;
-  const int64_t wanted = (2 * k + kUnit - 1) / kUnit * kUnit;
-  const int64_t lanes = smaller(wanted, most);
-  if (lanes < k + k / 4) return {0, kTile};
-  const int64_t elements = larger(kTile, lanes * kMinElementsPerDelegate);
-  return {lanes, (elements + kStrip - 1) / kStrip * kStrip};
-}
-
+// The order of keys.
 template <class Bits>
 struct Identity {
   Bits operator()(Bits key) const { return key; }
 };
 
-// The first lanes * depth elements in order, a vector of lanes after the other: so memory is read in order.
+// Each vector of delegates serves the next `depth` vectors of elements, lane by lane.
 template <class Order, class Bits>
-void find_delegates(const Order& order, const Bits* elements, int64_t lanes, int64_t depth, Bits* delegates) {
-  constexpr int64_t kUnit = kLanes<Bits>;
-  for (int64_t unit = 0; unit < lanes; unit += kUnit, elements += depth * kUnit) {
-    Bits best[kUnit] = {};
+void find_delegates(const Order& order, const Bits* elements, int64_t count, int64_t depth, Bits* delegates) {
+  for (int64_t i = 0; i < count; i += kLanes<Bits>, elements += depth * kLanes<Bits>) {
+    Bits best[kLanes<Bits>] = {};
     raise_lanes(order, elements, depth, best);
-    for (int64_t lane = 0; lane < kUnit; ++lane) delegates[unit + lane] = best[lane];
+    __builtin_memcpy(delegates + i, best, sizeof(best));
   }
 }
 
-// The k-th largest of a few keys, by counting for each the larger ones.
+// The k-th largest of a few keys, whole vectors of them, by counting for each the larger ones.
 template <class Bits>
 Bits kth_by_pairs(const Bits* keys, int64_t count, int64_t k) {
-  constexpr Bits kMost = static_cast<Bits>(~Bits{0});
-  Vector<Bits> kth = kMost - Vector<Bits>{};
+  constexpr Bits kGreatest = static_cast<Bits>(~Bits{0});
+  Vector<Bits> kth = kGreatest - Vector<Bits>{};
   for (int64_t i = 0; i < count; i += kLanes<Bits>) {
     const Vector<Bits> mine = load_vector(keys + i);
-    Vector<Bits> larger_keys = {};
+    Vector<Bits> larger_ones = {};
     for (int64_t j = 0; j < count; ++j) {
-      larger_keys -= reinterpret_cast<Vector<Bits>>((keys[j] - Vector<Bits>{}) > mine);
+      larger_ones -= reinterpret_cast<Vector<Bits>>((keys[j] - Vector<Bits>{}) > mine);
     }
-    kth = (larger_keys < static_cast<Bits>(k)) & (mine < kth) ? mine : kth;
+    kth = (larger_ones < static_cast<Bits>(k)) & (mine < kth) ? mine : kth;
   }
-  Bits smallest = kMost;
+  Bits smallest = kGreatest;
   for (int lane = 0; lane < kLanes<Bits>; ++lane) smallest = smaller<Bits>(smallest, kth[lane]);
   return smallest;
 }
 
-// Step 2. Returns whether the tile holds so many hits that the next one should come here as well.
-template <class Order, class Candidate>
-bool raise_floor(Selection<Order, Candidate>& selection, int64_t begin, int64_t end, int64_t lanes,
-                 bool have_keys) {
-  using Bits = typename Order::Bits;
-  const int64_t depth = (end - begin) / lanes;
+// k elements from here on reach `key`.
+template <class Selection>
+void expect_at_least(Selection& selection, typename Selection::Bits key) {
+  if (key < selection.floor || (key == selection.floor && selection.ties_end != 0)) return;
+  selection.floor = key;
+  selection.ties_end = selection.count + selection.k;
+}
+
+// k elements that were read reach `key`.
+template <class Selection>
+void require_above(Selection& selection, typename Selection::Bits key) {
+  using Bits = typename Selection::Bits;
+  if (key < selection.floor) return;
+  selection.floor = static_cast<Bits>(key + 1);
+  selection.decided = selection.floor == 0;
+  selection.ties_end = 0;
+}
+
+// Step 2. Returns whether the next tile should come here as well.
+template <class Selection>
+bool raise_floor(Selection& selection, int64_t begin, int64_t end, int64_t delegates, bool have_keys) {
+  using Bits = typename Selection::Bits;
+  const int64_t depth = (end - begin) / delegates;
   if (depth == 0) return false;
   if (have_keys) {
-    find_delegates(Identity<Bits>{}, selection.keys, lanes, depth, selection.delegates);
+    find_delegates(Identity<Bits>{}, selection.keys, delegates, depth, selection.delegates);
   } else {
-    find_delegates(selection.order, selection.row + begin, lanes, depth, selection.delegates);
+    find_delegates(selection.order, selection.row + begin, delegates, depth, selection.delegates);
   }
-  const int64_t hits = count_at_least(selection.delegates, lanes, selection.floor);
-  if (hits < selection.k) return false;
-  const Bits kth = lanes <= kMaxPairedDelegates
-                       ? kth_by_pairs(selection.delegates, lanes, selection.k)
-                       : find_cut(selection.delegates, lanes, selection.k, cut_slack(selection.k));
-  if (kth > selection.floor || (kth == selection.floor && selection.ties_end == 0)) {
-    selection.floor = kth;
-    selection.ties_end = selection.count + selection.k;
-  }
+  if (count_at_least(selection.delegates, delegates, selection.floor) < selection.k) return false;
+  expect_at_least(selection, delegates <= kMaxPairedDelegates
+                                 ? kth_by_pairs(selection.delegates, delegates, selection.k)
+                                 : find_cut(selection.delegates, delegates, selection.k, cut_slack(selection.k)));
   return true;
 }
 
-// k elements that come before all further ones reach `key`.
-template <class Order, class Candidate>
-void require_above(Selection<Order, Candidate>& selection, typename Order::Bits key) {
-  using Bits = typename Order::Bits;
-  if (key < selection.floor) return;
-  selection.ties_end = 0;
-  selection.decided = key == static_cast<Bits>(~Bits{0});
-  selection.floor = static_cast<Bits>(key + 1);
-}
-
 // Step 6.
-template <class Order, class Candidate>
-void drop_losers(Selection<Order, Candidate>& selection, int64_t slack) {
-  using Bits = typename Order::Bits;
-  const Candidate cut = find_cut(selection.candidates, selection.count, selection.k, slack);
-  selection.count = keep_at_least(selection.candidates, selection.count, cut);
-  require_above(selection, key_of<Bits>(cut));
+template <class Selection>
+void drop_losers(Selection& selection) {
+  using Candidate = typename Selection::Candidate;
+  const int64_t slack = cut_slack(selection.k);
+  const auto cut = find_cut(selection.candidates, selection.count, selection.k, slack);
+  selection.count = keep_best(selection.candidates, selection.count, selection.k, slack, cut);
+  require_above(selection, Candidate::key_of(cut));
 }
 
-// Step 4 for the strip from `begin`: its hits are the bits of `mask`.
-template <class Order, class Candidate>
-void append_strip(Selection<Order, Candidate>& selection, const typename Order::Bits* keys, uint64_t mask,
-                  int64_t begin) {
+// Step 4: of the hits, leaves out those that equal the floor and come too late.
+template <class Selection>
+uint64_t settle_ties(Selection& selection, const typename Selection::Bits* keys, uint64_t hits) {
+  uint64_t late = hits;
+  for (int64_t i = selection.count; i < selection.ties_end; ++i) late &= late - 1;
+  require_above(selection, selection.floor);
+  return (hits & ~late) | (selection.decided ? 0 : late & mask_at_least(keys, selection.floor));
+}
+
+// Step 3 for the strip from `begin`: `hits` are the elements that reach the floor.
+template <class Selection>
+void append_strip(Selection& selection, const typename Selection::Bits* keys, uint64_t hits, int64_t begin) {
   if (selection.count >= selection.limit) {
-    drop_losers(selection, cut_slack(selection.k));
+    drop_losers(selection);
     if (selection.decided) return;
-    mask &= mask_at_least(keys, selection.floor);
+    hits &= mask_at_least(keys, selection.floor);
   }
-  selection.count += append_masked(keys, begin, mask, selection.candidates + selection.count);
-  if (selection.ties_end != 0 && selection.count >= selection.ties_end) require_above(selection, selection.floor);
+  if (selection.ties_end != 0 && selection.count + __builtin_popcountll(hits) >= selection.ties_end) {
+    hits = settle_ties(selection, keys, hits);
+  }
+  selection.count += append_masked(keys, begin, hits, selection.candidates + selection.count);
 }
 
-// Step 3 for a tile whose keys are at hand.
-template <class Order, class Candidate>
-void append_from_keys(Selection<Order, Candidate>& selection, int64_t begin, int64_t end) {
-  using Bits = typename Order::Bits;
-  const Bits* keys = selection.keys;
+// Step 3 for a tile whose keys are in selection.keys.
+template <class Selection>
+void append_from_keys(Selection& selection, int64_t begin, int64_t end) {
+  using Bits = typename Selection::Bits;
   const int64_t length = end - begin;
+  const Bits* keys = selection.keys;
   for (; begin < end && !selection.decided; begin += kStrip, keys += kStrip) {
-    prefetch_strip(selection.row + begin, length);
-    uint64_t fresh = ~uint64_t{0};
-    if (end - begin < kStrip) fresh >>= kStrip - (end - begin);
+    prefetch_strip(selection.row + begin, length);  // the next tile, or the next row
     Bits best[kLanes<Bits>] = {};
     raise_lanes(Identity<Bits>{}, keys, kStrip / kLanes<Bits>, best);
     if (!any_at_least(best, selection.floor)) continue;
-    append_strip(selection, keys, mask_at_least(keys, selection.floor) & fresh, begin);
+    uint64_t hits = mask_at_least(keys, selection.floor);
+    if (end - begin < kStrip) hits &= ~uint64_t{0} >> (kStrip - (end - begin));
+    append_strip(selection, keys, hits, begin);
   }
 }
 
 // Step 3 for any tile.
-template <class Order, class Candidate>
-void append_from_row(Selection<Order, Candidate>& selection, int64_t begin, int64_t end) {
-  using Bits = typename Order::Bits;
-  const Order order = selection.order;
+template <class Selection>
+void append_from_row(Selection& selection, int64_t begin, int64_t end) {
+  using Bits = typename Selection::Bits;
   const Bits* const row = selection.row;
-  Runs<Bits> runs;
+  const auto order = selection.order;
+  Runs<Bits> runs;  // of the floor at the start; keys are compared to the floor of the moment
   if (!find_runs(order, selection.floor, runs)) {
     selection.decided = true;
     return;
@@ -216,18 +234,45 @@ void append_from_row(Selection<Order, Candidate>& selection, int64_t begin, int6
   append_strip(selection, keys, mask_at_least(keys, selection.floor) & (~uint64_t{0} >> (kStrip - rest)), begin);
 }
 
-// Steps 2 to 4 for a tile. Returns whether the next tile should come here as well.
-template <class Order, class Candidate>
-bool read_with_delegates(Selection<Order, Candidate>& selection, int64_t begin, int64_t end, int64_t lanes) {
+// Steps 2 to 4. Returns whether the next tile should come here as well.
+template <class Selection>
+bool read_twice(Selection& selection, int64_t begin, int64_t end, int64_t delegates) {
   const bool have_keys = end - begin <= kTile;
   if (have_keys) find_keys(selection.order, selection.row + begin, end - begin, selection.keys);
-  const bool many_hits = raise_floor(selection, begin, end, lanes, have_keys);
+  const bool many_hits = raise_floor(selection, begin, end, delegates, have_keys);
   if (have_keys) {
     append_from_keys(selection, begin, end);
   } else {
     append_from_row(selection, begin, end);
   }
   return many_hits;
+}
+
+template <class Selection>
+void read_by_tiles(Selection& selection, int64_t begin, int64_t end) {
+  const TileShape tile = choose_tile<typename Selection::Bits>(end - begin, selection.k);
+  int64_t elements = tile.elements;
+  bool many_hits = tile.delegates != 0;
+  while (begin < end && !selection.decided) {
+    const int64_t tile_end = smaller(begin + elements, end);
+    if (many_hits) {
+      many_hits = read_twice(selection, begin, tile_end, tile.delegates);
+    } else {
+      const int64_t before = selection.count;
+      append_from_row(selection, begin, tile_end);
+      many_hits = tile.delegates != 0 && selection.count - before > elements / kFewElementsPerHit;
+      elements = many_hits ? tile.elements : larger(elements, smaller(2 * elements, kMaxTile));
+    }
+    begin = tile_end;
+  }
+}
+
+// All keys first, for k a large part of the length.
+template <class Selection>
+void read_all_keys(Selection& selection, int64_t begin, int64_t end) {
+  find_keys(selection.order, selection.row + begin, end - begin, selection.keys);
+  expect_at_least(selection, find_cut(selection.keys, end - begin, selection.k, cut_slack(selection.k)));
+  append_from_keys(selection, begin, end);
 }
 
 template <class Order, class Candidate>
@@ -238,25 +283,14 @@ int64_t select_piece(const Order& order, const Piece& piece, const Scratch& scra
   Selection<Order, Candidate> selection{order,
                                         static_cast<const Bits*>(piece.row),
                                         k,
+                                        2 * k + kStrip,
                                         reinterpret_cast<Candidate*>(scratch.candidates),
-                                        smaller(2 * k + kStrip, scratch.capacity - 2 * kStrip),
                                         reinterpret_cast<Bits*>(scratch.delegates),
                                         reinterpret_cast<Bits*>(scratch.keys)};
-  const TileShape<Bits> tile = choose_tile<Bits>(length, k);
-  bool many_hits = tile.lanes != 0;
-  int64_t elements = tile.elements;
-  for (int64_t begin = piece.begin; begin < piece.end && !selection.decided;) {
-    const int64_t end = smaller(begin + elements, piece.end);
-    const int64_t before = selection.count;
-    if (many_hits) {
-      many_hits = read_with_delegates(selection, begin, end, tile.lanes);
-      elements = tile.elements;
-    } else {
-      append_from_row(selection, begin, end);
-      many_hits = tile.lanes != 0 && selection.count - before > elements / 8;
-      elements = many_hits ? tile.elements : smaller(2 * elements, larger(kMaxTile, tile.elements));
-    }
-    begin = end;
+  if (k < length && k > length / kKeysPerWinner && length <= scratch.keys_capacity) {
+    read_all_keys(selection, piece.begin, piece.end);
+  } else {
+    read_by_tiles(selection, piece.begin, piece.end);
   }
   return selection.count;
 }
@@ -264,29 +298,21 @@ int64_t select_piece(const Order& order, const Piece& piece, const Scratch& scra
 template <class Bits, class Candidate, class Index>
 void write_winners(const Bits* row, const Candidate* winners, int64_t k, Bits* values, Index* indices) {
   for (int64_t i = 0; i < k; ++i) {
-    const int64_t index = index_of<Bits>(winners[i]);
+    const int64_t index = winners[i].index();
     values[i] = row[index];
     indices[i] = static_cast<Index>(index);
   }
 }
 
 // Step 7.
-template <class Order, class Candidate>
-void write_best(const Order&, const Piece& piece, const Scratch& scratch, int64_t count, const Output& output) {
-  using Bits = typename Order::Bits;
+template <class Bits, class Candidate>
+void write_best(const Piece& piece, const Scratch& scratch, int64_t count, const Output& output) {
   const int64_t k = piece.k;
-  Candidate* winners = reinterpret_cast<Candidate*>(scratch.candidates);
-  Candidate few[kRankSortMax];
+  Candidate* const winners = reinterpret_cast<Candidate*>(scratch.candidates);
+  // Sorting a few more costs less than an exact cut.
   const int64_t slack = output.sorted ? larger(cut_slack(k), kRankSortMax - k) : 0;
-  if (count > k + slack) {
-    count = keep_at_least(winners, count, find_cut(winners, count, k, slack));
-  }
-  if (count <= kRankSortMax && (output.sorted || count > k)) {
-    sort_by_rank(winners, count, k, few);
-    winners = few;
-  } else if (output.sorted || count > k) {
-    winners = sort_by_radix<Bits>(winners, count);
-  }
+  if (count > k + slack) count = keep_best(winners, count, k, slack, find_cut(winners, count, k, slack));
+  if (output.sorted) sort_candidates<Bits>(winners, count, winners + count);
   const Bits* const row = static_cast<const Bits*>(piece.row);
   Bits* const values = static_cast<Bits*>(output.values);
   if (output.wide_indices) {
@@ -298,10 +324,15 @@ void write_best(const Order&, const Piece& piece, const Scratch& scratch, int64_
 
 template <class Order>
 Kernel<Order> kernel(bool wide) {
-  if constexpr (sizeof(typename Order::Bits) < 8) {
-    if (!wide) return {select_piece<Order, NarrowCandidate>, write_best<Order, NarrowCandidate>};
+  using Bits = typename Order::Bits;
+  using Wide = WideCandidate<Bits>;
+  static_assert(sizeof(Wide) == kWideCandidateBytes);
+  if constexpr (sizeof(Bits) < 8) {
+    using Narrow = NarrowCandidate<Bits>;
+    static_assert(sizeof(Narrow) == kNarrowCandidateBytes);
+    if (!wide) return {select_piece<Order, Narrow>, write_best<Bits, Narrow>};
   }
-  return {select_piece<Order, WideCandidate>, write_best<Order, WideCandidate>};
+  return {select_piece<Order, Wide>, write_best<Bits, Wide>};
 }
 
 template Kernel<KeyOrder<uint8_t, false>> kernel(bool);

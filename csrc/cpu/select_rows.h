@@ -2,19 +2,12 @@
 // level, with the level's flags and GPUTOPK_CPU_LEVEL naming its namespace; topk_cpu.cpp picks one at run time.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/key_order.h"
 
 namespace gputopk::cpu {
-
-// Where a worker keeps what it has found. `bytes` in all, from the workspace.
-struct Scratch {
-  char* candidates;    // packed candidates; the tail beyond those held serves as a sort's second buffer
-  int64_t capacity;    // in candidates
-  char* delegates;     // keys, one a lane of a tile
-  char* keys;          // of a tile
-};
 
 // A stretch of one row.
 struct Piece {
@@ -22,6 +15,14 @@ struct Piece {
   int64_t begin;
   int64_t end;
   int64_t k;
+};
+
+// Where a worker keeps what it has found. topk_cpu.cpp sizes it by the constants below.
+struct Scratch {
+  char* candidates;  // 2 k + kSpareCandidates; what is not in use is a sort's second buffer
+  char* delegates;   // 2 k + kSpareDelegates keys
+  char* keys;        // keys_capacity + kSpareKeys keys
+  int64_t keys_capacity;
 };
 
 // Where the k winners of a row go.
@@ -32,15 +33,17 @@ struct Output {
   bool sorted;
 };
 
-// 128-bit candidates serve 8-byte keys, and 4-byte keys in rows beyond 2^32 elements.
-__extension__ typedef unsigned __int128 WideCandidate;
-using NarrowCandidate = uint64_t;
+constexpr size_t kNarrowCandidateBytes = 8;  // keys up to 4 bytes, rows up to kMaxNarrowCols
+constexpr size_t kWideCandidateBytes = 16;
+constexpr int64_t kMaxNarrowCols = int64_t{1} << 32;
 
-// Sizes that the workspace follows; see select_rows.cpp for what they hold.
-constexpr int64_t kCandidateSlack = 4096;
-constexpr int64_t kMaxDelegatesPerWinner = 4;
+// A cut leaves up to k + kMaxCutSlack candidates, and those are sorted with a second buffer.
+constexpr int64_t kMaxCutSlack = 1024;
+constexpr int64_t kSpareCandidates = 2 * kMaxCutSlack;
+constexpr int64_t kSpareDelegates = 64;  // to the end of a vector
+constexpr int64_t kSpareKeys = 64;       // to the end of a strip
 
-// Elements of a tile: 16 KB of float32, so that reading them twice costs the memory one reading.
+// Elements of a tile: 16 KB of float32, so that the memory is read once where a tile is read twice.
 constexpr int64_t kTile = 4096;
 
 template <class Order>
@@ -48,12 +51,11 @@ struct Kernel {
   // Collects candidates of the piece, in the order of their indices, that contain its min(k, length) best.
   // Returns how many.
   int64_t (*select_piece)(const Order& order, const Piece& piece, const Scratch& scratch);
-  // Writes the best k of `count` candidates, which are in the order of their indices.
-  void (*write_best)(const Order& order, const Piece& piece, const Scratch& scratch, int64_t count,
-                     const Output& output);
+  // Writes the best k of `count` >= k candidates, which are in the order of their indices.
+  void (*write_best)(const Piece& piece, const Scratch& scratch, int64_t count, const Output& output);
 };
 
-// One for each level that was compiled. `wide`: with 128-bit candidates.
+// One for each level that was compiled. `wide`: with candidates of kWideCandidateBytes.
 namespace baseline {
 template <class Order> Kernel<Order> kernel(bool wide);
 }

@@ -19,14 +19,20 @@ namespace {
 
 enum class Level { kBaseline, kAvx2, kAvx512 };
 
-// Work below which another thread costs more to wake than it saves, in elements read; about 10 us.
+// Work below which another thread costs more to wake than it saves, in elements read: about 10 us.
 constexpr int64_t kMinWorkPerWorker = 32768;
 
-// A winner's selection, sorting and copying cost about as much as reading this many elements.
+// Selecting, sorting and copying a winner costs about as much as reading this many elements.
 constexpr int64_t kWorkPerWinner = 16;
 
-// Batches that a worker takes in turn: enough to even out threads that are held up.
+// Batches of rows that a worker takes: enough to even out threads that are held up.
 constexpr int64_t kBatchesPerWorker = 16;
+
+// A piece of a row is this much longer than k at least: otherwise merging costs what splitting saves.
+constexpr int64_t kMinPiecePerWinner = 4;
+
+// With no more elements a winner than this, delegates may be too few to use, and there is room for all keys.
+constexpr int64_t kKeptKeysPerWinner = 6;
 
 constexpr size_t kAlignment = 64;
 
@@ -66,15 +72,17 @@ Kernel<Order> kernel_for(Level level, bool wide) {
   }
 }
 
+// The slots of scratch lie one after the other, behind a count of candidates for each.
 struct Plan {
-  bool wide;         // 128-bit candidates
-  int64_t workers;   // each with its own slot of scratch
-  int64_t pieces;    // of a row; 1: workers take whole rows
-  int64_t capacity;  // candidates of a slot
+  bool wide;        // candidates of kWideCandidateBytes
+  int64_t pieces;   // of a row; 1: workers take whole rows
+  int64_t workers;  // each with its own slot
   size_t candidate_bytes;
-  size_t delegates_at;  // in a slot
+  int64_t keys_capacity;
+  size_t delegates_at;  // within a slot; candidates are at its start
   size_t keys_at;
   size_t slot_bytes;
+  size_t slots_at;
   size_t total_bytes;
 };
 
@@ -83,23 +91,25 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 Plan make_plan(const Problem& problem, int threads) {
   Plan plan{};
   const size_t key_bytes = dtype_bytes(problem.dtype);
-  plan.wide = key_bytes == 8 || (key_bytes == 4 && problem.cols > (int64_t{1} << 32));
-  plan.candidate_bytes = plan.wide ? sizeof(WideCandidate) : sizeof(NarrowCandidate);
+  plan.wide = key_bytes == 8 || (key_bytes == 4 && problem.cols > kMaxNarrowCols);
+  plan.candidate_bytes = plan.wide ? kWideCandidateBytes : kNarrowCandidateBytes;
 
-  const int64_t work_per_row = problem.cols + kWorkPerWinner * problem.k;
-  const int64_t worth = std::max<int64_t>(1, problem.rows * work_per_row / kMinWorkPerWorker);
-  const int64_t workers = std::min<int64_t>(std::max(threads, 1), worth);
-  plan.pieces = std::max<int64_t>(1, workers / problem.rows);
-  plan.workers = plan.pieces > 1 ? plan.pieces * problem.rows : std::min(workers, problem.rows);
+  // As a double: with expanded rows the product may pass 2^63.
+  const double work = static_cast<double>(problem.rows) * (problem.cols + kWorkPerWinner * problem.k);
+  const int64_t workers = static_cast<int64_t>(std::clamp<double>(work / kMinWorkPerWorker, 1, std::max(threads, 1)));
+  const int64_t most_pieces = problem.cols / (kMinPiecePerWinner * problem.k);
+  plan.pieces = std::clamp<int64_t>(workers / problem.rows, 1, std::max<int64_t>(most_pieces, 1));
+  plan.workers = plan.pieces > 1 ? problem.rows * plan.pieces : std::min(workers, problem.rows);
 
   const int64_t piece_cols = (problem.cols + plan.pieces - 1) / plan.pieces;
-  const int64_t piece_k = std::min(problem.k, piece_cols);
-  plan.capacity = 2 * piece_k + kCandidateSlack;
-  const size_t delegates = std::min(kMaxDelegatesPerWinner * piece_k + 64, piece_cols);
-  plan.delegates_at = aligned(plan.capacity * plan.candidate_bytes);
-  plan.keys_at = plan.delegates_at + aligned(delegates * key_bytes);
-  plan.slot_bytes = plan.keys_at + aligned(std::min<size_t>(kTile, piece_cols + kAlignment) * key_bytes);
-  plan.total_bytes = aligned(plan.workers * sizeof(int64_t)) + plan.workers * plan.slot_bytes;
+  const int64_t k = std::min(problem.k, piece_cols);
+  const bool keep_keys = k < piece_cols && piece_cols <= kKeptKeysPerWinner * k;
+  plan.keys_capacity = keep_keys ? piece_cols : std::min(kTile, piece_cols);
+  plan.delegates_at = aligned((2 * k + kSpareCandidates) * plan.candidate_bytes);
+  plan.keys_at = plan.delegates_at + aligned((2 * k + kSpareDelegates) * key_bytes);
+  plan.slot_bytes = plan.keys_at + aligned((plan.keys_capacity + kSpareKeys) * key_bytes);
+  plan.slots_at = aligned(plan.workers * sizeof(int64_t));
+  plan.total_bytes = plan.slots_at + plan.workers * plan.slot_bytes;
   return plan;
 }
 
@@ -111,19 +121,17 @@ struct Call {
   const Plan& plan;
   Order order;
   Kernel<Order> kernel;
-  std::atomic<int64_t> next_row{0};
+  std::atomic<int64_t> next_row;
 
   int64_t* counts() const { return static_cast<int64_t*>(buffers.workspace); }
 
   Scratch scratch(int64_t worker) const {
-    char* const slots = static_cast<char*>(buffers.workspace) + aligned(plan.workers * sizeof(int64_t));
-    char* const slot = slots + worker * plan.slot_bytes;
-    return {slot, plan.capacity, slot + plan.delegates_at, slot + plan.keys_at};
+    char* const slot = static_cast<char*>(buffers.workspace) + plan.slots_at + worker * plan.slot_bytes;
+    return {slot, slot + plan.delegates_at, slot + plan.keys_at, plan.keys_capacity};
   }
 
   Piece piece(int64_t row, int64_t index) const {
     const char* const input = static_cast<const char*>(buffers.input);
-    // Never index * cols: that may pass 2^63.
     const int64_t length = (problem.cols + plan.pieces - 1) / plan.pieces;
     return {input + row * problem.row_stride * sizeof(typename Order::Bits), std::min(index * length, problem.cols),
             std::min((index + 1) * length, problem.cols), problem.k};
@@ -148,7 +156,7 @@ void take_rows(Call<Order>& call, int64_t worker) {
     for (int64_t row = begin; row < std::min(begin + batch, rows); ++row) {
       const Piece piece = call.piece(row, 0);
       const int64_t count = call.kernel.select_piece(call.order, piece, scratch);
-      call.kernel.write_best(call.order, piece, scratch, count, call.output(row));
+      call.kernel.write_best(piece, scratch, count, call.output(row));
     }
   }
 }
@@ -171,7 +179,7 @@ void merge_pieces(Call<Order>& call, int64_t row) {
                  call.counts()[worker] * call.plan.candidate_bytes);
     count += call.counts()[worker];
   }
-  call.kernel.write_best(call.order, call.piece(row, 0), merged, count, call.output(row));
+  call.kernel.write_best(call.piece(row, 0), merged, count, call.output(row));
 }
 
 template <class Order, void (*task)(Call<Order>&, int64_t)>
@@ -191,7 +199,7 @@ void topk(const Problem& problem, const Buffers& buffers, int threads, ParallelF
   const Plan plan = make_plan(problem, threads);
   visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     using Order = decltype(order);
-    Call<Order> call{problem, buffers, plan, order, kernel_for<Order>(detect_level(), plan.wide)};
+    Call<Order> call{problem, buffers, plan, order, kernel_for<Order>(detect_level(), plan.wide), {}};
     if (plan.pieces == 1) {
       run_tasks<Order, take_rows<Order>>(call, plan.workers, parallel_for);
     } else {

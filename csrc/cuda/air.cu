@@ -257,53 +257,77 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     candidates.push(stays && stores, bits, index);
   };
 
+  const auto in_span = [&](Bits bits) { return static_cast<Word>(order(bits) - low.key) <= key_span; };
+
+  const Bits* const input = params.input + row * params.row_stride;
   if (stored > 0) {
     const CandidateBuffer<Bits, Index> source = params.buffer(pass + 1, row);
-    const int64_t stride = static_cast<int64_t>(parts) * kAirThreads;
-    for (int64_t base = static_cast<int64_t>(part) * kAirThreads; base < stored; base += stride) {
-      const int64_t at = base + threadIdx.x;
-      const bool valid = at < stored;
-      sort_out(valid ? source.values[at] : Bits{}, valid ? source.indices[at] : Index{}, valid);
-    }
+    visit_candidates(
+        source.values, source.indices, stored, part, parts,
+        [&](Bits bits, Index, bool valid) { return valid && in_span(bits); }, sort_out);
   } else if (takes_all || stores) {
     // Few elements are in the selection: probe for them.
     visit_row(
-        params.input + row * params.row_stride, params.cols, step.first, step.last, part, parts,
+        input, params.cols, step.first, step.last, part, parts,
         [&](const auto& elements, int64_t, bool valid) {
           uint32_t chosen = 0;
 #pragma unroll
           for (int i = 0; i < elements.kElements; ++i) {
-            if (static_cast<Word>(order(elements[i]) - low.key) <= key_span) chosen |= 1u << i;
+            if (in_span(elements[i])) chosen |= 1u << i;
           }
           return valid ? chosen : 0;
         },
         [&](Bits bits, int64_t index, bool chosen) { sort_out(bits, static_cast<Index>(index), chosen); });
   } else {
     // Most elements may be candidates: count them as they are read, and choose the winners alone.
-    visit_row(
-        params.input + row * params.row_stride, params.cols, step.first, step.last, part, parts,
-        [&](const auto& elements, int64_t index, bool valid) {
-          uint32_t chosen = 0;
+    const auto push_winner = [&](Bits bits, int64_t index, bool chosen) {
+      winners.push(chosen, bits, static_cast<Index>(index));
+    };
+    if (!kIndexed && !digit.reaches_index()) {
+      // The usual digit, in the fewest instructions: elements below `low` wrap around to huge distances, and
+      // the bin of all that are not candidates comes out of the same minimum.
+      visit_row(
+          input, params.cols, step.first, step.last, part, parts,
+          [&](const auto& elements, int64_t, bool valid) {
+            uint32_t chosen = 0;
 #pragma unroll
-          for (int i = 0; i < elements.kElements; ++i) {
-            const Word key_distance = static_cast<Word>(order(elements[i]) - low.key);
-            const Index reversed = static_cast<Index>(last_index - index - i);
-            bool stays = valid && key_distance <= candidate_span;
-            bool wins = valid && !stays && key_distance <= key_span;
-            if constexpr (kIndexed) {
-              const Extended x{static_cast<Word>(low.key + key_distance), reversed};
-              const bool in_range = (stays || wins) && !(x < low) && !(top < x);
-              wins = in_range && split < x;
-              stays = in_range && !wins;
+            for (int i = 0; i < elements.kElements; ++i) {
+              const Word distance = valid ? static_cast<Word>(order(elements[i]) - low.key) : ~Word{0};
+              const Word bin = distance >> digit.key_shift;
+              atomicAdd(histogram + (bin < bins ? static_cast<uint32_t>(bin) : static_cast<uint32_t>(bins)), 1u);
+              if (static_cast<Word>(distance - candidate_span - 1) < static_cast<Word>(key_span - candidate_span)) {
+                chosen |= 1u << i;
+              }
             }
-            if (wins) chosen |= 1u << i;
-            // A bin of its own for the others costs less than a branch around the atomic.
-            const uint32_t bin = digit.of(key_distance, static_cast<Index>(reversed - low.reversed));
-            atomicAdd(histogram + (stays ? bin : static_cast<uint32_t>(bins)), 1u);
-          }
-          return chosen;
-        },
-        [&](Bits bits, int64_t index, bool chosen) { winners.push(chosen, bits, static_cast<Index>(index)); });
+            return chosen;
+          },
+          push_winner);
+    } else {
+      visit_row(
+          input, params.cols, step.first, step.last, part, parts,
+          [&](const auto& elements, int64_t index, bool valid) {
+            uint32_t chosen = 0;
+#pragma unroll
+            for (int i = 0; i < elements.kElements; ++i) {
+              const Word distance = static_cast<Word>(order(elements[i]) - low.key);
+              const Index reversed = static_cast<Index>(last_index - index - i);
+              bool stays = valid && distance <= candidate_span;
+              bool wins = valid && !stays && distance <= key_span;
+              if constexpr (kIndexed) {
+                const Extended x{static_cast<Word>(low.key + distance), reversed};
+                const bool in_range = (stays || wins) && !(x < low) && !(top < x);
+                wins = in_range && split < x;
+                stays = in_range && !wins;
+              }
+              if (wins) chosen |= 1u << i;
+              // A bin of its own for the others costs less than a branch around the atomic.
+              const uint32_t bin = digit.of(distance, static_cast<Index>(reversed - low.reversed));
+              atomicAdd(histogram + (stays ? bin : static_cast<uint32_t>(bins)), 1u);
+            }
+            return chosen;
+          },
+          push_winner);
+    }
   }
 
   winners.finish(counts);

@@ -10,7 +10,8 @@ namespace gputopk::cuda::order_rows {
 
 size_t workspace_bytes(const Problem& problem);
 
-// Reorders buffers.values and buffers.indices in place.
-ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream);
+// Reads rows x k unordered winners, `values` and `indices` in the dtypes of the outputs, and fills
+// buffers.values and buffers.indices.
+ErrorCode run(const Problem& problem, const void* values, const void* indices, const Buffers& buffers, Stream stream);
 
 }  // namespace gputopk::cuda::order_rows

@@ -59,15 +59,21 @@ air::Config air_config(const Problem& problem, const Device& device, const AirSt
   return config;
 }
 
-air_block::Config air_block_config(const Problem& problem, const AirStudy& study) {
+air_block::Config air_block_config(const Problem& problem, const Device& device, const AirStudy& study) {
+  const bool few_rows = problem.rows <= device.sm_count;
+  const int per_thread =
+      few_rows ? tuning::kAirBlockFewRowsElementsPerThread : tuning::kAirBlockElementsPerThread;
   air_block::Config config{};
-  config.digit_bits = study.digit_bits > 0 ? study.digit_bits : tuning::kAirBlockDigitBits;
   config.threads = tuning::kAirBlockMinThreads;
-  while (config.threads < tuning::kAirBlockMaxThreads &&
-         config.threads * tuning::kAirBlockElementsPerThread < problem.cols) {
+  while (config.threads < tuning::kAirBlockMaxThreads && config.threads * per_thread < problem.cols) {
     config.threads *= 2;
   }
   if (study.threads > 0) config.threads = study.threads;
+  // A thread scans 32 bins at most.
+  const int most_bits = bit_width(static_cast<uint64_t>(config.threads) * 32 - 1);
+  config.digit_bits =
+      std::min(most_bits, few_rows ? tuning::kAirBlockFewRowsDigitBits : tuning::kAirBlockDigitBits);
+  if (study.digit_bits > 0) config.digit_bits = study.digit_bits;
   return config;
 }
 
@@ -91,7 +97,7 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
   Plan plan{problem, device, {}, problem.sorted && problem.k > 1};
   if (fits_one_block(problem)) {
-    plan.config = air_block_config(problem, {});
+    plan.config = air_block_config(problem, device, {});
   } else {
     plan.config = air_config(problem, device, {});
   }
@@ -100,7 +106,7 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
 
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study) {
   Plan plan{problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
-  if (study.threads > 0) plan.config = air_block_config(problem, study);
+  if (study.threads > 0) plan.config = air_block_config(problem, device, study);
   return plan;
 }
 

@@ -39,23 +39,28 @@ inline constexpr double kAirBlockOverheadTiles = 1.5;
 
 // Rows up to this many bytes of keys stay in shared memory; the histogram and the rest need 16 KB beside it.
 inline constexpr int64_t kAirBlockMaxBytes = 128 * 1024;
-// A block has a thread for so many elements, between the two bounds. Several blocks share an SM, so that one
-// reads while another counts.
-inline constexpr int kAirBlockElementsPerThread = 16;
+// A block has a thread for so many elements, between the two bounds. Where rows are many, blocks are small
+// and several share an SM, so that one reads while another counts; where they are few, each block is all that
+// its SM has to do.
+inline constexpr int kAirBlockElementsPerThread = 32;
+inline constexpr int kAirBlockFewRowsElementsPerThread = 8;
 inline constexpr int kAirBlockMinThreads = 64;
 inline constexpr int kAirBlockMaxThreads = 512;
 inline constexpr int kAirBlockResident = 3;  // an SM: 40 registers a thread
-// The digits' width. Below 11 bits (the paper's choice) short rows take a pass more.
-inline constexpr int kAirBlockDigitBits = 11;
+// The digits' width. With many blocks an SM, clearing and scanning bins is what costs (bench/ablation.py).
+inline constexpr int kAirBlockDigitBits = 9;
+inline constexpr int kAirBlockFewRowsDigitBits = 12;
 // Candidates that are ranked against each other instead of by more digits: a tenth of a microsecond of
 // comparisons, where a digit takes ten times that.
 inline constexpr int kAirBlockListed = 128;
 
 // ---- Ordering k winners (order_rows.cu) ----
 
-// Up to this k one block sorts a row in shared memory, two arrays of 8 or 16-byte entries (64 or 128 KB);
-// beyond it, CUB's device sort.
+// Up to this k one block sorts a row; beyond it, CUB's device sort.
 inline constexpr int64_t kOrderBlockMaxK = 4096;
-inline constexpr int kOrderThreads = 1024;
+// Every winner is compared with every other of its row while that is a few microseconds of the GPU, and the
+// rows are long enough to be worth more than a block.
+inline constexpr int64_t kOrderRankMaxComparisons = 1 << 24;
+inline constexpr int64_t kOrderRankMinK = 256;
 
 }  // namespace gputopk::cuda::tuning

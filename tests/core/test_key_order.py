@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import os
-import shutil
-import subprocess
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tests import inputs, oracle
+from tests import compiler, inputs, oracle
 
 HERE = Path(__file__).resolve().parent
-CSRC = HERE.parents[1] / "csrc"
 FLAGS = list(itertools.product((True, False), (False, True)))
 NARROW = [dtype for dtype in oracle.DTYPES if dtype.itemsize <= 2 and dtype != torch.bool]
 WIDE = [dtype for dtype in oracle.DTYPES if dtype.itemsize >= 4]
@@ -24,12 +20,9 @@ WIDE = [dtype for dtype in oracle.DTYPES if dtype.itemsize >= 4]
 
 @pytest.fixture(scope="module")
 def probe(tmp_path_factory) -> ctypes.CDLL:
-    compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
-    if compiler is None:
-        pytest.skip("no C++ compiler")
-    library = tmp_path_factory.mktemp("key_order") / "probe.so"
-    flags = ["-std=c++17", "-O2", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", f"-I{CSRC}"]
-    subprocess.run([*compiler.split(), *flags, HERE / "key_order_probe.cpp", "-o", library], check=True)
+    folder = tmp_path_factory.mktemp("key_order")
+    compiled = compiler.compile_object(HERE / "key_order_probe.cpp", folder / "probe.o")
+    library = compiler.link_shared([compiled], folder / "probe.so")
     probe = ctypes.CDLL(str(library))
     probe.probe_dtype_name.restype = ctypes.c_char_p
     return probe

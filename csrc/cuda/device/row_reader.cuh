@@ -147,4 +147,44 @@ __device__ void visit_row(const Bits* row, int64_t cols, int64_t first, int64_t 
   }
 }
 
+// The same for candidates that were stored with their indices, `count` of them: probe(bits, index, valid) says
+// whether to visit, and visit(bits, index, chosen) sees the chosen.
+template <class Bits, class Index, class Probe, class Visit>
+__device__ void visit_candidates(const Bits* values, const Index* indices, int64_t count, int part, int parts,
+                                 Probe&& probe, Visit&& visit) {
+  constexpr int kLoads = 4;  // in flight a thread, of each kind
+  const int threads = static_cast<int>(blockDim.x);
+  const int64_t stride = static_cast<int64_t>(parts) * threads * kLoads;
+  for (int64_t base = static_cast<int64_t>(part) * threads * kLoads; base < count; base += stride) {
+    const int64_t begin = base + threadIdx.x;
+    Bits bits[kLoads];
+    Index index[kLoads];
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const bool valid = begin + i * threads < count;
+      bits[i] = valid ? values[begin + i * threads] : Bits{};
+      index[i] = valid ? indices[begin + i * threads] : Index{};
+    }
+    uint32_t chosen = 0;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      if (probe(bits[i], index[i], begin + i * threads < count)) chosen |= 1u << i;
+    }
+    while (__any_sync(~0u, chosen != 0)) {
+      const int at = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
+      Bits chosen_bits = bits[0];
+      Index chosen_index = index[0];
+#pragma unroll
+      for (int i = 1; i < kLoads; ++i) {
+        if (at == i) {
+          chosen_bits = bits[i];
+          chosen_index = index[i];
+        }
+      }
+      visit(chosen_bits, chosen_index, chosen != 0);
+      chosen &= chosen - 1;
+    }
+  }
+}
+
 }  // namespace gputopk::cuda

@@ -1,0 +1,317 @@
+// Candidates, and choosing and sorting among them.
+//
+// A candidate is a key and an index. Candidates are always kept in the order of their indices, so among equal
+// keys the earlier candidate is the better: ties need no comparison of indices.
+//
+//   find_cut          a key that at least k reach, and where ties allow it at most k + slack
+//   keep_best         drops what a cut leaves behind
+//   sort_candidates   best first
+//
+// No std algorithm is used: they branch on every comparison, which costs more here than counting does, and
+// their instances would be shared between levels.
+#pragma once
+
+#include <cstdint>
+
+#include "cpu/lanes.h"
+
+namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
+
+// Counting is vectorised, so bisection costs a few passes; above this size the passes no longer run in the
+// cache, and three or four passes of histograms are the cheaper.
+constexpr int64_t kBisectBytes = 256 * 1024;
+
+// Sorting by ranks does count^2 comparisons, vectors at a time and without a branch; radix sort pays for its
+// counters first.
+constexpr int64_t kRankSortMax = 128;
+constexpr int kRankBlock = 16;  // candidates ranked at once
+
+// Above this many candidates, orders that need no sorting are looked for first: rows that rise, fall or hold
+// one value mostly are common, and costly to sort for all that they look easy.
+constexpr int64_t kCheckOrderMin = 32;
+
+// Key above and index below, in one integer: selecting by it is selecting by key. The index is complemented
+// so that the integers of equal keys fall with the index, and ties need no rule at all.
+template <class Bits>
+struct NarrowCandidate {
+  static constexpr int kIndexBits = 64 - 8 * sizeof(Bits);
+  static constexpr uint64_t kIndexMask = ~uint64_t{0} >> (64 - kIndexBits);
+
+  uint64_t packed;
+
+  static NarrowCandidate make(Bits key, int64_t index) {
+    return {(static_cast<uint64_t>(key) << kIndexBits) + (kIndexMask - static_cast<uint64_t>(index))};
+  }
+  static Bits key_of(uint64_t rank_key) { return static_cast<Bits>(rank_key >> kIndexBits); }
+  Bits key() const { return key_of(packed); }
+  int64_t index() const { return static_cast<int64_t>(~packed & kIndexMask); }
+};
+
+// For keys of 8 bytes, and for rows too long for the narrow index.
+template <class Bits>
+struct WideCandidate {
+  uint64_t wide_key;
+  int64_t wide_index;
+
+  static WideCandidate make(Bits key, int64_t index) { return {key, index}; }
+  static Bits key_of(uint64_t rank_key) { return static_cast<Bits>(rank_key); }
+  Bits key() const { return key_of(wide_key); }
+  int64_t index() const { return wide_index; }
+};
+
+// What candidates, or bare keys, are selected by.
+template <class Bits> uint64_t rank_key(NarrowCandidate<Bits> candidate) { return candidate.packed; }
+template <class Bits> uint64_t rank_key(WideCandidate<Bits> candidate) { return candidate.wide_key; }
+inline uint8_t rank_key(uint8_t key) { return key; }
+inline uint16_t rank_key(uint16_t key) { return key; }
+inline uint32_t rank_key(uint32_t key) { return key; }
+inline uint64_t rank_key(uint64_t key) { return key; }
+
+template <class Item>
+using RankKey = decltype(rank_key(Item{}));
+
+// Appends the elements whose bit is set, in order; returns how many. `keys` are those of kStrip elements from
+// `first_index`. May write, past the last, up to seven candidates of no meaning.
+template <class Candidate, class Bits>
+int64_t append_masked(const Bits* keys, int64_t first_index, uint64_t mask, Candidate* out) {
+  int64_t count = 0;
+#ifdef GPUTOPK_MASK_COMPARES
+  // With fewer hits, taking them one by one is faster than packing the strip.
+  constexpr int kManyHits = 8;
+  if (sizeof(Candidate) == sizeof(uint64_t) && __builtin_popcountll(mask) >= kManyHits) {
+    Candidate all[kStrip];
+    for (int i = 0; i < kStrip; ++i) all[i] = Candidate::make(keys[i], first_index + i);
+    for (int i = 0; i < kStrip; i += 8) {
+      const __mmask8 bits = static_cast<__mmask8>(mask >> i);
+      // Compressed in a register and stored whole: a compressing store is slow on some processors.
+      _mm512_storeu_si512(out + count, _mm512_maskz_compress_epi64(bits, _mm512_loadu_si512(all + i)));
+      count += __builtin_popcount(bits);
+    }
+    return count;
+  }
+#endif
+  for (; mask != 0; mask &= mask - 1) {
+    const int i = __builtin_ctzll(mask);
+    out[count++] = Candidate::make(keys[i], first_index + i);
+  }
+  return count;
+}
+
+// How many items reach `floor`.
+template <class Item>
+int64_t count_reaching(const Item* items, int64_t count, RankKey<Item> floor) {
+  if constexpr (sizeof(Item) == sizeof(RankKey<Item>)) {
+    return count_at_least(reinterpret_cast<const RankKey<Item>*>(items), count, floor);
+  } else {
+    int64_t reaching = 0;
+    for (int64_t i = 0; i < count; ++i) reaching += rank_key(items[i]) >= floor;
+    return reaching;
+  }
+}
+
+// At least k items reach `low`, and none exceeds `high`.
+template <class Item, class Key = RankKey<Item>>
+Key cut_by_bisection(const Item* items, int64_t count, int64_t k, int64_t slack, Key low, Key high) {
+  while (low < high) {
+    const Key middle = static_cast<Key>(high - (high - low) / 2);
+    const int64_t reaching = count_reaching(items, count, middle);
+    if (reaching < k) {
+      high = static_cast<Key>(middle - 1);
+      continue;
+    }
+    low = middle;
+    if (reaching <= k + slack) break;
+  }
+  return low;
+}
+
+// Fixes the cut digit by digit, from the first bit in which the least and the greatest key differ.
+template <class Item, class Key = RankKey<Item>>
+Key cut_by_digits(const Item* items, int64_t count, int64_t k, int64_t slack, Key low, Key high) {
+  constexpr int kDigitBits = 11;
+  int shift = 0;  // bits not yet fixed
+  while (shift < 8 * static_cast<int>(sizeof(Key)) && (low >> shift) != (high >> shift)) ++shift;
+  Key cut = static_cast<Key>(low >> (shift - 1) >> 1 << (shift - 1) << 1);
+  int64_t above = 0;  // items known to exceed the bucket that holds the cut
+  while (shift > 0) {
+    const int bits = smaller(shift, kDigitBits);
+    shift -= bits;
+    const Key greatest = static_cast<Key>((1 << bits) - 1);
+    const Key bucket = static_cast<Key>(cut >> shift);
+    int64_t counters[1 << kDigitBits] = {};
+    for (int64_t i = 0; i < count; ++i) {
+      // Outside the bucket the difference exceeds every digit.
+      const Key digit = static_cast<Key>(static_cast<Key>(rank_key(items[i]) >> shift) - bucket);
+      if (digit <= greatest) ++counters[digit];
+    }
+    int digit = static_cast<int>(greatest);
+    while (above + counters[digit] < k) above += counters[digit--];
+    cut = static_cast<Key>(cut | static_cast<Key>(static_cast<Key>(digit) << shift));
+    if (above + counters[digit] <= k + slack) break;
+  }
+  return cut;
+}
+
+// A key that at least k items reach, and at most k + slack, unless the items equal to it are too many.
+template <class Item, class Key = RankKey<Item>>
+Key find_cut(const Item* items, int64_t count, int64_t k, int64_t slack) {
+  Key low = rank_key(items[0]);
+  Key high = low;
+  for (int64_t i = 0; i < count; ++i) {
+    low = smaller(low, rank_key(items[i]));
+    high = larger(high, rank_key(items[i]));
+  }
+  // Where most items are the least one, as in a row of zeros, both ways would take all their steps.
+  if (low == high || count_reaching(items, count, static_cast<Key>(low + 1)) < k) return low;
+  return count * static_cast<int64_t>(sizeof(Item)) <= kBisectBytes
+             ? cut_by_bisection(items, count, k, slack, low, high)
+             : cut_by_digits(items, count, k, slack, low, high);
+}
+
+// Keeps the candidates that reach the cut of find_cut, at most k + slack of them: of those equal to the cut,
+// the first. Returns how many.
+template <class Candidate>
+int64_t keep_best(Candidate* candidates, int64_t count, int64_t k, int64_t slack, RankKey<Candidate> cut) {
+  const bool greatest = cut == static_cast<RankKey<Candidate>>(~RankKey<Candidate>{0});
+  int64_t ties = k + slack - (greatest ? 0 : count_reaching(candidates, count, cut + 1));
+  int64_t kept = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const Candidate candidate = candidates[i];
+    const bool equal = rank_key(candidate) == cut;
+    candidates[kept] = candidate;
+    kept += (rank_key(candidate) > cut) | (equal & (ties > 0));
+    ties -= equal;
+  }
+  return kept;
+}
+
+// Sorts up to kRankSortMax candidates: the place of each is the number of better ones.
+template <class Candidate>
+void sort_by_rank(Candidate* candidates, int64_t count) {
+  constexpr int kVector = kLanes<uint64_t>;
+  static_assert(kRankBlock == 2 * kVector && kRankSortMax % kRankBlock == 0);
+  Candidate copies[kRankSortMax];
+  uint64_t keys[kRankSortMax];
+  uint64_t places[kRankSortMax];
+  for (int64_t i = 0; i < count; ++i) copies[i] = candidates[i];
+  for (int64_t i = 0; i < count; ++i) keys[i] = rank_key(candidates[i]);
+  for (int64_t i = count; i % kRankBlock != 0; ++i) keys[i] = 0;
+  for (int64_t block = 0; block < count; block += kRankBlock) {
+    const Vector<uint64_t> first = load_vector(keys + block);
+    const Vector<uint64_t> second = load_vector(keys + block + kVector);
+    Vector<uint64_t> better_than_first = {};
+    Vector<uint64_t> better_than_second = {};
+    // Earlier candidates are better where equal. Within the block that is settled one by one below.
+    for (int64_t i = 0; i < block; ++i) {
+      better_than_first -= reinterpret_cast<Vector<uint64_t>>(keys[i] >= first);
+      better_than_second -= reinterpret_cast<Vector<uint64_t>>(keys[i] >= second);
+    }
+    for (int64_t i = block; i < count; ++i) {
+      better_than_first -= reinterpret_cast<Vector<uint64_t>>(keys[i] > first);
+      better_than_second -= reinterpret_cast<Vector<uint64_t>>(keys[i] > second);
+    }
+    __builtin_memcpy(places + block, &better_than_first, sizeof(better_than_first));
+    __builtin_memcpy(places + block + kVector, &better_than_second, sizeof(better_than_second));
+    if constexpr (sizeof(Candidate) > sizeof(uint64_t)) {  // narrow candidates are never equal
+      for (int64_t i = block; i < block + kRankBlock; ++i) {
+        for (int64_t j = block; j < i; ++j) places[i] += keys[j] == keys[i];
+      }
+    }
+  }
+  for (int64_t i = 0; i < count; ++i) candidates[places[i]] = copies[i];
+}
+
+// Sorts by key, stably. `scratch` has room for as many candidates.
+template <class Bits, class Candidate>
+void sort_by_radix(Candidate* candidates, int64_t count, Candidate* scratch) {
+  constexpr int kDigits = sizeof(Bits);
+  const auto digit_of = [](const Candidate& candidate, int digit) {
+    return static_cast<int>(candidate.key() >> (8 * digit)) & 255;
+  };
+  int64_t counters[kDigits][256] = {};
+  for (int64_t i = 0; i < count; ++i) {
+    for (int digit = 0; digit < kDigits; ++digit) ++counters[digit][digit_of(candidates[i], digit)];
+  }
+  Candidate* from = candidates;
+  Candidate* to = scratch;
+  for (int digit = 0; digit < kDigits; ++digit) {
+    int64_t* const places = counters[digit];
+    if (places[digit_of(from[0], digit)] == count) continue;  // the digit is the same in all
+    int64_t place = 0;
+    for (int value = 255; value >= 0; --value) {
+      const int64_t members = places[value];
+      places[value] = place;
+      place += members;
+    }
+    for (int64_t i = 0; i < count; ++i) to[places[digit_of(from[i], digit)]++] = from[i];
+    Candidate* const other = from;
+    from = to;
+    to = other;
+  }
+  if (from != candidates) __builtin_memcpy(candidates, from, count * sizeof(Candidate));
+}
+
+// Whether the candidates are sorted already.
+template <class Candidate>
+bool is_falling(const Candidate* candidates, int64_t count) {
+  int64_t i = 1;
+  while (i < count && rank_key(candidates[i]) <= rank_key(candidates[i - 1])) ++i;
+  return i >= count;
+}
+
+// Whether the candidates are sorted when reversed.
+template <class Candidate>
+bool is_rising(const Candidate* candidates, int64_t count) {
+  int64_t i = 1;
+  while (i < count && rank_key(candidates[i]) > rank_key(candidates[i - 1])) ++i;
+  return i >= count;
+}
+
+template <class Candidate>
+void reverse(Candidate* candidates, int64_t count) {
+  for (int64_t i = 0; i < count / 2; ++i) {
+    const Candidate candidate = candidates[i];
+    candidates[i] = candidates[count - 1 - i];
+    candidates[count - 1 - i] = candidate;
+  }
+}
+
+// Moves the candidates of the least key behind the others where they are many, both in their order. Returns
+// how many others there are.
+template <class Bits, class Candidate>
+int64_t move_least_back(Candidate* candidates, int64_t count, Candidate* scratch) {
+  Bits least = candidates[0].key();
+  for (int64_t i = 0; i < count; ++i) least = smaller(least, candidates[i].key());
+  int64_t least_count = 0;
+  for (int64_t i = 0; i < count; ++i) least_count += candidates[i].key() == least;
+  if (least_count < count / 4) return count;
+  int64_t others = 0;
+  int64_t moved = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const Candidate candidate = candidates[i];
+    const bool other = candidate.key() != least;
+    candidates[others] = candidate;
+    scratch[moved] = candidate;
+    others += other;
+    moved += !other;
+  }
+  __builtin_memcpy(candidates + others, scratch, moved * sizeof(Candidate));
+  return others;
+}
+
+// Best first. `scratch` has room for as many candidates.
+template <class Bits, class Candidate>
+void sort_candidates(Candidate* candidates, int64_t count, Candidate* scratch) {
+  if (count > kCheckOrderMin) {
+    if (is_falling(candidates, count)) return;
+    if (is_rising(candidates, count)) return reverse(candidates, count);
+    count = move_least_back<Bits>(candidates, count, scratch);
+  }
+  if (count <= kRankSortMax) {
+    sort_by_rank(candidates, count);
+  } else {
+    sort_by_radix<Bits>(candidates, count, scratch);
+  }
+}
+
+}  // namespace gputopk::cpu::GPUTOPK_CPU_LEVEL
