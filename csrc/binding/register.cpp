@@ -38,7 +38,7 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   // CUDA only. AIR along the last dimension, with parts of it off or other numbers: for the paper's ablations
   // and tuning studies. Over many blocks a row, or one block of so many threads. Zero is the plan's choice.
   m.def(
-      "_air(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int digit_bits=0, int blocks_per_row=0, "
+      "_air(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int digit_bits=0, int blocks=0, "
       "bool adaptive=True, bool early_stop=True, int threads=0) -> (Tensor values, Tensor indices)");
   // CUDA only. Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");

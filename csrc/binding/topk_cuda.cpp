@@ -78,22 +78,22 @@ std::string describe_plan(const Request& request) {
 }
 
 std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t digit_bits,
-                                     int64_t blocks_per_row, bool adaptive, bool early_stop, int64_t threads) {
+                                     int64_t blocks, bool adaptive, bool early_stop, int64_t threads) {
   const Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
   const cuda::Device device = device_of(self.get_device_index());
   check(threads == 0 || threads == 64 || threads == 128 || threads == 256 || threads == 512,
         "gputopk::_air: threads must be 64, 128, 256, 512 or 0, but is ", threads);
-  check(threads == 0 || cuda::fits_one_block(request.problem), "gputopk::_air: a row of ", request.problem.cols,
-        " elements does not fit one block");
+  check(threads == 0 || request.problem.cols <= INT32_MAX, "gputopk::_air: a row of ", request.problem.cols,
+        " elements is too long for one block, at most ", INT32_MAX);
   // The bins that one block can search: 32 a thread.
   const int64_t most_bits = threads == 0 ? 14 : bit_width(static_cast<uint64_t>(threads * 32 - 1));
   check(digit_bits == 0 || (digit_bits >= 4 && digit_bits <= most_bits), "gputopk::_air: digit_bits must be in [4, ",
         most_bits, "], or 0, but is ", digit_bits);
-  check(blocks_per_row >= 0 && blocks_per_row <= 8 * device.sm_count, "gputopk::_air: blocks_per_row must be in [0, ",
-        8 * device.sm_count, "], but is ", blocks_per_row);
+  check(blocks >= 0 && blocks <= 8 * device.sm_count, "gputopk::_air: blocks must be in [0, ",
+        8 * device.sm_count, "], but is ", blocks);
   cuda::AirStudy study;
   study.digit_bits = static_cast<int>(digit_bits);
-  study.blocks_per_row = static_cast<int>(blocks_per_row);
+  study.blocks = static_cast<int>(blocks);
   study.adaptive = adaptive;
   study.early_stop = early_stop;
   study.threads = static_cast<int>(threads);

@@ -48,8 +48,9 @@ template <class Word, class Index>
 struct Step {
   Selection<Word, Index> selection;
   int64_t first, last;  // where in the row winners and candidates can be
-  uint64_t stored;      // candidates in the buffer that this pass reads; 0: it reads the row
-  bool stores;          // this pass stores its candidates
+  uint64_t stored;      // entries in the buffer that this pass reads; 0: it reads the row
+  int source;           // that buffer, of two
+  bool stores;          // this pass stores its candidates, in the other buffer
 };
 
 // One a row, all zero before the first pass.
@@ -77,6 +78,7 @@ struct Params {
   int digit_bits;
   int index_bits;
   int passes;  // digits; launch passes + 1 is the last
+  bool adaptive;
   bool early_stop;
   WinnerWriter<Bits> output;
 
@@ -84,10 +86,10 @@ struct Params {
   // reads it.
   RowState<Word, Index>* states;
   Index* histogram;
-  CandidateBuffer<Bits, Index> buffers[2];  // pass p writes [p % 2] and reads the other
+  CandidateBuffer<Bits, Index> buffers[2];
 
-  __device__ CandidateBuffer<Bits, Index> buffer(int pass, int64_t row) const {
-    const CandidateBuffer<Bits, Index>& all = buffers[pass % 2];
+  __device__ CandidateBuffer<Bits, Index> buffer(int which, int64_t row) const {
+    const CandidateBuffer<Bits, Index>& all = buffers[which];
     return {all.values + row * buffer_capacity, all.indices + row * buffer_capacity};
   }
 };
@@ -123,6 +125,24 @@ __device__ void add_up(const uint32_t* block, Index* row, int bins) {
   }
 }
 
+// Moves the row's histogram to shared memory and leaves zeros for the next pass.
+template <class Index>
+__device__ void take_histogram(Index* row, Index* local, int bins) {
+  constexpr int kPerLoad = kVectorBytes / static_cast<int>(sizeof(Index));
+  if (bins < kPerLoad) {
+    if (static_cast<int>(threadIdx.x) < bins) {
+      local[threadIdx.x] = __ldcg(row + threadIdx.x);
+      row[threadIdx.x] = 0;
+    }
+    return;
+  }
+  uint4* const from = reinterpret_cast<uint4*>(row);
+  uint4* const to = reinterpret_cast<uint4*>(local);
+#pragma unroll 8
+  for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += kAirThreads) to[i] = __ldcg(from + i);
+  for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += kAirThreads) from[i] = uint4{};
+}
+
 // The row's last block: finds the target digit of this pass and tells the next pass what to do.
 template <class Bits, class Index>
 __device__ void choose(const Params<Bits, Index>& params, int pass, Index* row_histogram, Index* local,
@@ -130,10 +150,7 @@ __device__ void choose(const Params<Bits, Index>& params, int pass, Index* row_h
   using Word = typename KeyWord<Bits>::type;
   const Digit digit = digit_of_pass(pass, params.digit_bits, 8 * sizeof(Bits), params.index_bits);
   const int bins = 1 << digit.width();
-  for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += kAirThreads) {
-    local[bin] = __ldcg(row_histogram + bin);
-    row_histogram[bin] = 0;  // for the next pass
-  }
+  take_histogram(row_histogram, local, bins);
   __syncthreads();
   const Step<Word, Index>& now = state.steps[pass % 2];
   Selection<Word, Index> selection =
@@ -142,12 +159,13 @@ __device__ void choose(const Params<Bits, Index>& params, int pass, Index* row_h
   if (threadIdx.x != 0) return;
 
   Step<Word, Index>& next = state.steps[(pass + 1) % 2];
-  next.stored = pass > 1 && now.stores ? selection.candidates : 0;
+  const bool stored_now = pass > 1 && now.stores;
+  next.stored = stored_now ? selection.candidates : pass > 1 ? now.stored : 0;
+  next.source = pass == 1 ? 0 : stored_now ? 1 - now.source : now.source;
   selection.narrow(digit, target.digit, target.highest, target.above, target.count);
   next.selection = selection;
   const bool takes_all = selection.takes_all() && (params.early_stop || pass == params.passes);
   if (takes_all) state.final_pass = pass + 1;
-  next.stores = !takes_all && selection.candidates <= static_cast<uint64_t>(params.buffer_capacity);
   state.buffered = 0;
   // Once the key is settled the rest of the order is the index, and the row need not be read beyond it.
   next.first = 0;
@@ -157,6 +175,10 @@ __device__ void choose(const Params<Bits, Index>& params, int pass, Index* row_h
     next.first = static_cast<int64_t>(last_index - min(static_cast<uint64_t>(selection.top.reversed), last_index));
     next.last = static_cast<int64_t>(last_index - selection.low.reversed) + 1;
   }
+  // To store what is most of a short read saves nothing.
+  const uint64_t read = next.stored > 0 ? next.stored : static_cast<uint64_t>(next.last - next.first);
+  next.stores = !takes_all && selection.candidates <= static_cast<uint64_t>(params.buffer_capacity) &&
+                (!params.adaptive || selection.candidates <= read / 2);
 }
 
 // Step 1. The digits of the first pass reach the index only in 1-byte dtypes.
@@ -169,15 +191,14 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   __shared__ TargetDigitScratch<Index> scratch;
 
-  const int64_t row = blockIdx.x / params.blocks_per_row;
-  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
   const Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
   const int bins = 1 << digit.width();
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
   clear_histogram(histogram, bins);
   __syncthreads();
-
-  const Index last_index = static_cast<Index>(params.cols - 1);
-  visit_row(
+  visit_row<Reading::kOnceAhead>(
       params.input + row * params.row_stride, params.cols, 0, params.cols, part, params.blocks_per_row,
       [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
         if (!valid) return 0;
@@ -212,7 +233,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   extern __shared__ __align__(16) unsigned char dynamic[];
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic + kWarps * kWarpStageBytes<Bits, Index>);
   __shared__ TargetDigitScratch<Index> scratch;
-  __shared__ unsigned long long counts[kWarps + 1];
+  __shared__ unsigned long long winner_counts[kWarps + 1], candidate_counts[kWarps + 1];
 
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
@@ -222,9 +243,8 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   const bool takes_all = pass == static_cast<int>(state.final_pass);
   const bool stores = step.stores;
   const int64_t stored = static_cast<int64_t>(step.stored);
-  const int parts = stored == 0 ? params.blocks_per_row
-                                : static_cast<int>(min(static_cast<int64_t>(params.blocks_per_row),
-                                                       (stored + kBufferedPerBlock - 1) / kBufferedPerBlock));
+  const int64_t wanted = (stored + kBufferedPerBlock - 1) / kBufferedPerBlock;
+  const int parts = stored == 0 || wanted > params.blocks_per_row ? params.blocks_per_row : static_cast<int>(wanted);
   if (part >= parts) return;
 
   const Digit digit = digit_of_pass(pass, params.digit_bits, Order::kBits, params.index_bits);
@@ -241,19 +261,20 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   WinnerStage<Bits, Index> winners(stage, tuning::kAirStagedWinners, params.output.row(row, params.k),
                                    &state.written);
   CandidateStage<Bits, Index> candidates(stage + winners.bytes(tuning::kAirStagedWinners),
-                                         tuning::kAirStagedCandidates, params.buffer(pass, row), &state.buffered);
+                                         tuning::kAirStagedCandidates, params.buffer(1 - step.source, row),
+                                         &state.buffered);
 
   // One element, with its distance from the selection's least: counts or takes it. Called by whole warps.
   const auto sort_out = [&](Bits bits, Index index, bool valid) {
-    const Word key_distance = static_cast<Word>(order(bits) - low.key);
-    const Extended x{static_cast<Word>(low.key + key_distance), static_cast<Index>(last_index - index)};
-    bool in_range = valid && key_distance <= key_span;
+    const Word distance = static_cast<Word>(order(bits) - low.key);
+    const Extended x{static_cast<Word>(low.key + distance), static_cast<Index>(last_index - index)};
+    bool in_range = valid && distance <= key_span;
     if (kIndexed) in_range = in_range && !(x < low) && !(top < x);
-    const bool wins = in_range && (takes_all || (kIndexed ? split < x : x.key > split.key));
+    const bool wins = in_range && (takes_all || (kIndexed ? split < x : distance > candidate_span));
     winners.push(wins, bits, index);
     if (takes_all) return;
     const bool stays = in_range && !wins;
-    if (stays) atomicAdd(histogram + digit.of(key_distance, static_cast<Index>(x.reversed - low.reversed)), 1u);
+    if (stays) atomicAdd(histogram + digit.of(distance, static_cast<Index>(x.reversed - low.reversed)), 1u);
     candidates.push(stays && stores, bits, index);
   };
 
@@ -261,13 +282,13 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
 
   const Bits* const input = params.input + row * params.row_stride;
   if (stored > 0) {
-    const CandidateBuffer<Bits, Index> source = params.buffer(pass + 1, row);
+    const CandidateBuffer<Bits, Index> source = params.buffer(step.source, row);
     visit_candidates(
         source.values, source.indices, stored, part, parts,
         [&](Bits bits, Index, bool valid) { return valid && in_span(bits); }, sort_out);
   } else if (takes_all || stores) {
     // Few elements are in the selection: probe for them.
-    visit_row(
+    visit_row<Reading::kOnce>(
         input, params.cols, step.first, step.last, part, parts,
         [&](const auto& elements, int64_t, bool valid) {
           uint32_t chosen = 0;
@@ -280,13 +301,14 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
         [&](Bits bits, int64_t index, bool chosen) { sort_out(bits, static_cast<Index>(index), chosen); });
   } else {
     // Most elements may be candidates: count them as they are read, and choose the winners alone.
+    [[maybe_unused]] const int index_padding = 32 - params.index_bits;
     const auto push_winner = [&](Bits bits, int64_t index, bool chosen) {
       winners.push(chosen, bits, static_cast<Index>(index));
     };
     if (!kIndexed && !digit.reaches_index()) {
       // The usual digit, in the fewest instructions: elements below `low` wrap around to huge distances, and
       // the bin of all that are not candidates comes out of the same minimum.
-      visit_row(
+      visit_row<Reading::kOnce>(
           input, params.cols, step.first, step.last, part, parts,
           [&](const auto& elements, int64_t, bool valid) {
             uint32_t chosen = 0;
@@ -295,15 +317,14 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
               const Word distance = valid ? static_cast<Word>(order(elements[i]) - low.key) : ~Word{0};
               const Word bin = distance >> digit.key_shift;
               atomicAdd(histogram + (bin < bins ? static_cast<uint32_t>(bin) : static_cast<uint32_t>(bins)), 1u);
-              if (static_cast<Word>(distance - candidate_span - 1) < static_cast<Word>(key_span - candidate_span)) {
-                chosen |= 1u << i;
-              }
+              const Word above = static_cast<Word>(distance - candidate_span - 1);
+              if (valid && above < static_cast<Word>(key_span - candidate_span)) chosen |= 1u << i;
             }
             return chosen;
           },
           push_winner);
     } else {
-      visit_row(
+      visit_row<Reading::kOnce>(
           input, params.cols, step.first, step.last, part, parts,
           [&](const auto& elements, int64_t index, bool valid) {
             uint32_t chosen = 0;
@@ -312,7 +333,8 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
               const Word distance = static_cast<Word>(order(elements[i]) - low.key);
               const Index reversed = static_cast<Index>(last_index - index - i);
               bool stays = valid && distance <= candidate_span;
-              bool wins = valid && !stays && distance <= key_span;
+              bool wins = valid && static_cast<Word>(distance - candidate_span - 1) <
+                                       static_cast<Word>(key_span - candidate_span);
               if constexpr (kIndexed) {
                 const Extended x{static_cast<Word>(low.key + distance), reversed};
                 const bool in_range = (stays || wins) && !(x < low) && !(top < x);
@@ -321,7 +343,13 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
               }
               if (wins) chosen |= 1u << i;
               // A bin of its own for the others costs less than a branch around the atomic.
-              const uint32_t bin = digit.of(distance, static_cast<Index>(reversed - low.reversed));
+              uint32_t bin;
+              if constexpr (!kIndexed && sizeof(Word) == 4 && sizeof(Index) == 4) {
+                // The digit ends within the index, whose highest bits follow the key's lowest.
+                bin = __funnelshift_l(reversed << index_padding, distance, digit.index_width);
+              } else {
+                bin = digit.of(distance, static_cast<Index>(reversed - low.reversed));
+              }
               atomicAdd(histogram + (stays ? bin : static_cast<uint32_t>(bins)), 1u);
             }
             return chosen;
@@ -330,9 +358,16 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     }
   }
 
-  winners.finish(counts);
+  // What is still staged goes out, and the counts are added up.
+  winners.publish(winner_counts);
+  candidates.publish(candidate_counts);
+  __syncthreads();
+  if (threadIdx.x == 0) winners.reserve(winner_counts);
+  if (threadIdx.x == 32) candidates.reserve(candidate_counts);
+  __syncthreads();
+  winners.finish(winner_counts);
+  candidates.finish(candidate_counts);
   if (takes_all) return;
-  if (stores) candidates.finish(counts);
   Index* const row_histogram = params.histogram + (row << params.digit_bits);
   add_up(histogram, row_histogram, bins);
   if (is_last_block(&state.arrived, parts)) {
@@ -375,6 +410,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   params.digit_bits = config.digit_bits;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.passes = (Order::kBits + params.index_bits + config.digit_bits - 1) / config.digit_bits;
+  params.adaptive = config.adaptive;
   params.early_stop = config.early_stop;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   size_t zeroed_bytes = 0;

@@ -5,7 +5,7 @@
 // ways, by size:
 //   rank   few entries in all: every entry counts the lesser ones of its row, over the whole GPU. As many
 //          comparisons as k squared, but nothing waits for anything.
-//   merge  rows that fit one block: CUB's block merge sort, several short rows a block.
+//   merge  rows that fit one block: CUB's merge sort, short rows by a warp, several together.
 //   radix  the rest: CUB's device radix sort of all rows at once.
 // Values are copied again, from the input, by index.
 
@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cub/block/block_merge_sort.cuh>
 #include <cub/device/device_radix_sort.cuh>
+#include <cub/warp/warp_merge_sort.cuh>
 
 #include "core/key_order.h"
 #include "cuda/device/launch.h"
@@ -157,70 +158,84 @@ struct Less {
   }
 };
 
-// One block sorts kCapacity entries: one row, or as many short rows as fit, whose numbers then lead the
-// entries, so that one sort keeps them apart.
+// A block sorts kCapacity entries of one row; or, up to kWarpCapacity entries, each of its warps does, of as
+// many short rows as fit: their numbers lead the entries, so that one sort keeps them apart.
+constexpr int kWarpCapacity = 256;
+constexpr int kWarpsPerBlock = 4;
+
 template <class Entry, int kCapacity>
 struct MergeShape {
-  static constexpr int kItems = kCapacity >= 256 ? 8 : kCapacity / 32;
-  static constexpr int kThreads = kCapacity / kItems;
-  using Sort = cub::BlockMergeSort<Entry, kThreads, kItems>;
+  static constexpr bool kByWarp = kCapacity <= kWarpCapacity;
+  static constexpr int kSorters = kByWarp ? kWarpsPerBlock : 1;  // in a block
+  static constexpr int kItems = kByWarp ? kCapacity / 32 : 8;
+  static constexpr int kThreads = kCapacity / kItems;  // of a sorter
+  using Sort = std::conditional_t<kByWarp, cub::WarpMergeSort<Entry, kItems, 32>,
+                                  cub::BlockMergeSort<Entry, kThreads, kItems>>;
+  using Storage = typename Sort::TempStorage[kSorters];
 };
 
 template <class Entry, int kCapacity>
-__global__ void __launch_bounds__(MergeShape<Entry, kCapacity>::kThreads)
-    merge_entries(Params params, int rows_per_block) {
+__global__ void __launch_bounds__(MergeShape<Entry, kCapacity>::kThreads* MergeShape<Entry, kCapacity>::kSorters)
+    merge_entries(Params params, int rows_per_sorter) {
   using Shape = MergeShape<Entry, kCapacity>;
-  constexpr int kItems = Shape::kItems;
   extern __shared__ __align__(16) unsigned char dynamic[];
-  auto& storage = *reinterpret_cast<typename Shape::Sort::TempStorage*>(dynamic);
+  auto& storage = *reinterpret_cast<typename Shape::Storage*>(dynamic);
+  const int sorter = static_cast<int>(threadIdx.x) / Shape::kThreads;
+  const int thread = static_cast<int>(threadIdx.x) % Shape::kThreads;
   const int k = static_cast<int>(params.problem.k);
-  const int64_t groups = (params.problem.rows + rows_per_block - 1) / rows_per_block;
-  for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
-    const int64_t first_row = group * rows_per_block;
-    const int64_t rows_left = params.problem.rows - first_row;
-    const int count = k * static_cast<int>(rows_left < rows_per_block ? rows_left : rows_per_block);
-    Entry entries[kItems];
+  const int64_t rows = params.problem.rows;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * Shape::kSorters * rows_per_sorter;
+  for (int64_t first_row = (static_cast<int64_t>(blockIdx.x) * Shape::kSorters + sorter) * rows_per_sorter;
+       first_row < rows; first_row += step) {
+    const int count = k * static_cast<int>(min(rows - first_row, static_cast<int64_t>(rows_per_sorter)));
+    Entry entries[Shape::kItems];
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
+    for (int i = 0; i < Shape::kItems; ++i) {
       // Any arrangement will do before the sort: this one reads coalesced.
-      const int at = i * Shape::kThreads + static_cast<int>(threadIdx.x);
+      const int at = i * Shape::kThreads + thread;
       entries[i] = at < count ? params.entry<Entry>(first_row * k + at, at / k) : static_cast<Entry>(~Entry{0});
     }
-    typename Shape::Sort(storage).Sort(entries, Less{});
+    typename Shape::Sort(storage[sorter]).Sort(entries, Less{});
 #pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const int at = static_cast<int>(threadIdx.x) * kItems + i;
+    for (int i = 0; i < Shape::kItems; ++i) {
+      const int at = thread * Shape::kItems + i;
       if (at < count) params.write(first_row * k + at, first_row + at / k, entries[i]);
     }
-    __syncthreads();  // the next group's sort reuses the storage
+    if (Shape::kByWarp) {
+      __syncwarp();  // the next rows' sort reuses the storage
+    } else {
+      __syncthreads();
+    }
   }
 }
 
 template <class Entry, int kCapacity>
-ErrorCode launch_merge(const Params& params, int rows_per_block, Stream stream) {
+ErrorCode launch_merge(const Params& params, int rows_per_sorter, Stream stream) {
   using Shape = MergeShape<Entry, kCapacity>;
-  constexpr size_t kSharedBytes = sizeof(typename Shape::Sort::TempStorage);
+  constexpr size_t kSharedBytes = sizeof(typename Shape::Storage);
   static std::atomic<uint64_t> allowed;
   const cudaError_t error = allow_shared_memory(merge_entries<Entry, kCapacity>, kSharedBytes, allowed);
   if (error != cudaSuccess) return error;
+  const unsigned blocks = blocks_for(params.problem.rows, int64_t{rows_per_sorter} * Shape::kSorters);
   merge_entries<Entry, kCapacity>
-      <<<blocks_for(params.problem.rows, rows_per_block), Shape::kThreads, kSharedBytes, stream>>>(params,
-                                                                                                   rows_per_block);
+      <<<blocks, Shape::kThreads * Shape::kSorters, kSharedBytes, stream>>>(params, rows_per_sorter);
   return cudaGetLastError();
 }
 
-template <class Entry>
-ErrorCode run_merge(const Params& params, int rows_per_block, Stream stream) {
-  const int64_t count = params.problem.k * rows_per_block;
-  if (count <= 128) return launch_merge<Entry, 128>(params, rows_per_block, stream);
-  if (count <= 512) return launch_merge<Entry, 512>(params, rows_per_block, stream);
-  if (count <= 2048) return launch_merge<Entry, 2048>(params, rows_per_block, stream);
-  return launch_merge<Entry, tuning::kOrderBlockMaxK>(params, rows_per_block, stream);
+// Rows that one sorter takes together: as many as a warp has lanes for.
+int merge_rows(const Problem& problem) {
+  return static_cast<int>(std::max<int64_t>(1, std::min(problem.rows, 32 / problem.k)));
 }
 
-int merge_rows_per_block(const Problem& problem) {
-  constexpr int64_t kShared = 128;  // short rows share a block of this many entries
-  return static_cast<int>(std::max<int64_t>(1, std::min(problem.rows, kShared / problem.k)));
+template <class Entry>
+ErrorCode run_merge(const Params& params, int rows_per_sorter, Stream stream) {
+  const int64_t k = params.problem.k;
+  if (k <= 32) return launch_merge<Entry, 32>(params, rows_per_sorter, stream);
+  if (k <= 128) return launch_merge<Entry, 128>(params, rows_per_sorter, stream);
+  if (k <= kWarpCapacity) return launch_merge<Entry, kWarpCapacity>(params, rows_per_sorter, stream);
+  if (k <= 1024) return launch_merge<Entry, 1024>(params, rows_per_sorter, stream);
+  if (k <= 2048) return launch_merge<Entry, 2048>(params, rows_per_sorter, stream);
+  return launch_merge<Entry, tuning::kOrderBlockMaxK>(params, rows_per_sorter, stream);
 }
 
 // ---- radix ----
@@ -292,14 +307,14 @@ size_t workspace_bytes(const Problem& problem) {
 ErrorCode run(const Problem& problem, const void* values, const void* indices, const Buffers& buffers,
               Stream stream) {
   const bool rank = ranks(problem);
-  const int rows_per_block = merge_rows_per_block(problem);
+  const int rows_per_sorter = merge_rows(problem);
   const bool radix = problem.k > tuning::kOrderBlockMaxK;
-  const Layout layout(problem, radix || (!rank && rows_per_block > 1));
+  const Layout layout(problem, radix || (!rank && rows_per_sorter > 1));
   const Params params{problem, values, indices, buffers, layout.index_bits};
   return visit_entry(layout, [&](auto entry) {
     using Entry = decltype(entry);
     if (rank) return run_rank<Entry>(params, stream);
-    return radix ? run_radix<Entry>(params, stream) : run_merge<Entry>(params, rows_per_block, stream);
+    return radix ? run_radix<Entry>(params, stream) : run_merge<Entry>(params, rows_per_sorter, stream);
   });
 }
 

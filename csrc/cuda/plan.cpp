@@ -17,16 +17,16 @@ Overloaded(Cases...) -> Overloaded<Cases...>;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t air_tiles(const Problem& problem) {
-  constexpr int64_t kTileBytes = int64_t{tuning::kAirThreads} * 4 * 16;  // row_reader.cuh: four loads a thread
-  return divide_up(problem.cols * dtype_bytes(problem.dtype), kTileBytes);
+int64_t air_tile_elements(const Problem& problem) {
+  const int bytes = dtype_bytes(problem.dtype);
+  return int64_t{tuning::kAirThreads} * tuning::loads_in_flight(bytes) * (16 / bytes);
 }
 
 // The split that ends first when blocks run in waves over the GPU, each as long as its tiles and a fixed
 // overhead. Blocks of one row then differ by one tile at most.
 int air_blocks_per_row(const Problem& problem, const Device& device) {
   const int64_t resident = int64_t{device.sm_count} * tuning::kAirBlocksPerSm;
-  const int64_t tiles = air_tiles(problem);
+  const int64_t tiles = divide_up(problem.cols, air_tile_elements(problem));
   int best = 1;
   double best_cost = 0;
   for (int64_t blocks = 1; blocks <= std::min(tiles, resident); ++blocks) {
@@ -41,20 +41,20 @@ int air_blocks_per_row(const Problem& problem, const Device& device) {
 }
 
 // As many bins as the elements of a block can pay for.
-int air_digit_bits(const Problem& problem, int blocks_per_row) {
-  const int64_t per_block = problem.cols / blocks_per_row;
-  return std::clamp(bit_width(static_cast<uint64_t>(per_block / tuning::kAirElementsPerBin)),
+int air_digit_bits(int64_t elements_per_block) {
+  return std::clamp(bit_width(static_cast<uint64_t>(elements_per_block / tuning::kAirElementsPerBin)),
                     tuning::kAirMinDigitBits, tuning::kAirMaxDigitBits);
 }
 
 air::Config air_config(const Problem& problem, const Device& device, const AirStudy& study) {
   air::Config config{};
-  config.blocks_per_row = study.blocks_per_row > 0 ? study.blocks_per_row : air_blocks_per_row(problem, device);
+  config.blocks_per_row = study.blocks > 0 ? study.blocks : air_blocks_per_row(problem, device);
   config.digit_bits =
-      study.digit_bits > 0 ? study.digit_bits : air_digit_bits(problem, config.blocks_per_row);
+      study.digit_bits > 0 ? study.digit_bits : air_digit_bits(problem.cols / config.blocks_per_row);
   config.buffer = study.adaptive ? std::min(problem.cols, std::max(problem.cols / tuning::kAirAlpha,
                                                                    tuning::kAirMinBuffer))
                                  : problem.cols;
+  config.adaptive = study.adaptive;
   config.early_stop = study.early_stop;
   return config;
 }
@@ -71,17 +71,21 @@ air_block::Config air_block_config(const Problem& problem, const Device& device,
   if (study.threads > 0) config.threads = study.threads;
   // A thread scans 32 bins at most.
   const int most_bits = bit_width(static_cast<uint64_t>(config.threads) * 32 - 1);
+  const bool short_rows = problem.cols <= tuning::kAirBlockShortCols;
   config.digit_bits =
-      std::min(most_bits, few_rows ? tuning::kAirBlockFewRowsDigitBits : tuning::kAirBlockDigitBits);
+      std::min(most_bits, short_rows ? tuning::kAirBlockShortDigitBits : tuning::kAirBlockDigitBits);
   if (study.digit_bits > 0) config.digit_bits = study.digit_bits;
   return config;
 }
 
-}  // namespace
-
-bool fits_one_block(const Problem& problem) {
-  return problem.cols * dtype_bytes(problem.dtype) <= tuning::kAirBlockMaxBytes;
+// Whether a row is better off with one block than with many.
+bool suits_one_block(const Problem& problem, const Device& device) {
+  const bool many_rows = problem.rows >= 2 * device.sm_count;
+  return problem.cols * dtype_bytes(problem.dtype) <=
+         (many_rows ? tuning::kAirBlockMaxBytesManyRows : tuning::kAirBlockMaxBytes);
 }
+
+}  // namespace
 
 const char* unsupported_reason(const Problem&, Algorithm algorithm) {
   switch (algorithm) {
@@ -96,7 +100,7 @@ Algorithm choose(const Problem&, const Device&) { return Algorithm::kAir; }
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
   Plan plan{problem, device, {}, problem.sorted && problem.k > 1};
-  if (fits_one_block(problem)) {
+  if (suits_one_block(problem, device)) {
     plan.config = air_block_config(problem, device, {});
   } else {
     plan.config = air_config(problem, device, {});

@@ -27,13 +27,10 @@ struct Plan {
 struct AirStudy {
   int threads = 0;  // set: one block of so many threads a row
   int digit_bits = 0;
-  int blocks_per_row = 0;
+  int blocks = 0;
   bool adaptive = true;
   bool early_stop = true;
 };
-
-// Whether one block's shared memory can hold a row.
-bool fits_one_block(const Problem& problem);
 
 // Why `algorithm` cannot serve the request, or nullptr.
 const char* unsupported_reason(const Problem& problem, Algorithm algorithm);

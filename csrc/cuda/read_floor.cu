@@ -1,9 +1,9 @@
 // The yardstick: a kernel that only reads its input once. 16-byte loads, several in flight, and a maximum so
 // that nothing is optimised away.
 
+#include <algorithm>
 #include <cstdint>
 
-#include "cuda/device/row_reader.cuh"
 #include "cuda/topk.h"
 
 namespace gputopk::cuda {
@@ -11,19 +11,25 @@ namespace {
 
 constexpr int kThreads = 512;
 constexpr int kBlocksPerSm = 4;
+constexpr int kLoads = 8;  // in flight a thread
 
-__global__ void __launch_bounds__(kThreads) read_once(const uint32_t* input, int64_t words, uint32_t* scratch) {
+__global__ void __launch_bounds__(kThreads) read_once(const uint4* input, int64_t vectors, uint32_t* scratch) {
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   uint32_t most = 0;
-  visit_row(
-      input, words, 0, words, static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x),
-      [&](const auto& elements, int64_t, bool valid) -> uint32_t {
+  for (; at + (kLoads - 1) * step < vectors; at += kLoads * step) {
+    uint4 loaded[kLoads];
 #pragma unroll
-        for (int i = 0; i < elements.kElements; ++i) {
-          if (valid) most = max(most, elements[i]);
-        }
-        return 0;
-      },
-      [](uint32_t, int64_t, bool) {});
+    for (int i = 0; i < kLoads; ++i) loaded[i] = __ldcs(input + at + i * step);
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      most = max(most, max(max(loaded[i].x, loaded[i].y), max(loaded[i].z, loaded[i].w)));
+    }
+  }
+  for (; at < vectors; at += step) {
+    const uint4 loaded = __ldcs(input + at);
+    most = max(most, max(max(loaded.x, loaded.y), max(loaded.z, loaded.w)));
+  }
   most = __reduce_max_sync(~0u, most);
   if (threadIdx.x % 32 == 0) scratch[blockIdx.x * (kThreads / 32) + threadIdx.x / 32] = most;
 }
@@ -31,13 +37,12 @@ __global__ void __launch_bounds__(kThreads) read_once(const uint32_t* input, int
 }  // namespace
 
 ErrorCode read_floor(const void* input, size_t bytes, void* scratch, const Device& device, Stream stream) {
-  const int64_t words = static_cast<int64_t>(bytes / sizeof(uint32_t));
-  constexpr int64_t kTileWords = int64_t{kThreads} * kUnroll<uint32_t> * kPerVector<uint32_t>;
-  const int64_t most = kReadFloorScratchBytes / (kThreads / 32 * sizeof(uint32_t));
-  const int64_t tiles = (words + kTileWords - 1) / kTileWords;
-  const int64_t blocks = min(min(tiles, most), int64_t{device.sm_count} * kBlocksPerSm);
-  read_once<<<static_cast<unsigned>(max(blocks, int64_t{1})), kThreads, 0, stream>>>(
-      static_cast<const uint32_t*>(input), words, static_cast<uint32_t*>(scratch));
+  const int64_t vectors = static_cast<int64_t>(bytes / sizeof(uint4));
+  constexpr int64_t kMostBlocks = kReadFloorScratchBytes / (kThreads / 32 * sizeof(uint32_t));
+  const int64_t resident = std::min(kMostBlocks, int64_t{device.sm_count} * kBlocksPerSm);
+  const int64_t blocks = std::clamp((vectors + kThreads - 1) / kThreads, int64_t{1}, resident);
+  read_once<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(static_cast<const uint4*>(input), vectors,
+                                                                    static_cast<uint32_t*>(scratch));
   return cudaGetLastError();
 }
 

@@ -6,6 +6,11 @@
 
 namespace gputopk::cuda::tuning {
 
+// ---- Reading rows (device/row_reader.cuh) ----
+
+// 16-byte loads in flight a thread: as many as a 32-bit mask has elements for.
+constexpr int loads_in_flight(int element_bytes) { return element_bytes == 1 ? 2 : 4; }
+
 // ---- AIR over many blocks (air.cu) ----
 
 // 512 threads, two blocks an SM: 64 registers a thread, and 64 KB of loads in flight an SM, twice what
@@ -17,8 +22,9 @@ inline constexpr int kAirBlocksPerSm = 2;
 // two blocks an SM; below 11 bits (the paper's choice) a row needs one launch more.
 inline constexpr int kAirMinDigitBits = 11;
 inline constexpr int kAirMaxDigitBits = 14;
-// A block clears and adds up its bins once: so many elements a bin keep that under a tenth of its read.
-inline constexpr int kAirElementsPerBin = 8;
+// A block clears its bins and adds them to the row's, which costs an L2 atomic each: so many elements a bin
+// keep that small beside the read.
+inline constexpr int kAirElementsPerBin = 64;
 
 // Adaptive buffering (paper, section 3.2): candidates are stored when they are at most cols / kAirAlpha.
 // Storing 1 % of the elements costs 0.27 of a read and 5 % costs 0.98 (PERFORMANCE.md), another pass over
@@ -30,26 +36,30 @@ inline constexpr int64_t kAirMinBuffer = 4096;
 // A warp writes out its winners or candidates from so many on: winners are rare where rows are long, and
 // both stages of 16 warps take 32 KB beside a histogram of 64.
 inline constexpr int kAirStagedWinners = 32;
-inline constexpr int kAirStagedCandidates = 96;
+inline constexpr int kAirStagedCandidates = 160;
 
 // The work of starting and ending a block, in tiles: clearing bins, adding them up, arriving.
-inline constexpr double kAirBlockOverheadTiles = 1.5;
+inline constexpr double kAirBlockOverheadTiles = 3;
 
 // ---- AIR with one block a row (air_block.cu) ----
 
-// Rows up to this many bytes of keys stay in shared memory; the histogram and the rest need 16 KB beside it.
-inline constexpr int64_t kAirBlockMaxBytes = 128 * 1024;
+// One block takes a row of up to so many bytes; up to the larger bound where there are rows enough to give
+// every SM two blocks.
+inline constexpr int64_t kAirBlockMaxBytes = 256 * 1024;
+inline constexpr int64_t kAirBlockMaxBytesManyRows = 1024 * 1024;
 // A block has a thread for so many elements, between the two bounds. Where rows are many, blocks are small
 // and several share an SM, so that one reads while another counts; where they are few, each block is all that
 // its SM has to do.
-inline constexpr int kAirBlockElementsPerThread = 32;
+inline constexpr int kAirBlockElementsPerThread = 48;
 inline constexpr int kAirBlockFewRowsElementsPerThread = 8;
 inline constexpr int kAirBlockMinThreads = 64;
 inline constexpr int kAirBlockMaxThreads = 512;
 inline constexpr int kAirBlockResident = 3;  // an SM: 40 registers a thread
-// The digits' width. With many blocks an SM, clearing and scanning bins is what costs (bench/ablation.py).
-inline constexpr int kAirBlockDigitBits = 9;
-inline constexpr int kAirBlockFewRowsDigitBits = 12;
+// Width of the digits: the first should leave few candidates, but clearing and scanning its bins is most of
+// the work of a short row.
+inline constexpr int kAirBlockDigitBits = 12;
+inline constexpr int kAirBlockShortDigitBits = 9;
+inline constexpr int kAirBlockShortCols = 2048;
 // Candidates that are ranked against each other instead of by more digits: a tenth of a microsecond of
 // comparisons, where a digit takes ten times that.
 inline constexpr int kAirBlockListed = 128;

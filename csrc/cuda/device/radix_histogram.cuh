@@ -7,10 +7,10 @@ namespace gputopk::cuda {
 
 // Plain shared-memory atomics, one copy a block: measured as fast as reading, for spread and for crowded
 // digits alike (PERFORMANCE.md).
-template <class Count>
-__device__ void clear_histogram(Count* histogram, int bins) {
-  for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += static_cast<int>(blockDim.x)) {
-    histogram[bin] = 0;
+__device__ inline void clear_histogram(uint32_t* histogram, int bins) {
+  uint4* const vectors = reinterpret_cast<uint4*>(histogram);
+  for (int i = static_cast<int>(threadIdx.x); i < (bins + 3) / 4; i += static_cast<int>(blockDim.x)) {
+    vectors[i] = uint4{};
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cuda/tuning.h"
+
 namespace gputopk::cuda {
 
 inline constexpr int kVectorBytes = 16;
@@ -53,10 +55,21 @@ struct Single {
   __device__ Bits operator[](int) const { return element; }
 };
 
-// Streams past L1: a row is read once a pass.
-template <class Bits>
+// How a row is read.
+enum class Reading {
+  kOnce,       // streamed, so that it does not drive out of L2 what is used again
+  kOnceAhead,  // and the next tile's loads are under way while one is looked at: more registers
+  kAgain,      // soon read again by the same block
+};
+
+template <Reading kReading, class Bits>
 __device__ Vector<Bits> load_vector(const Bits* source) {
-  return {__ldcs(reinterpret_cast<const uint4*>(source))};
+  const uint4* const words = reinterpret_cast<const uint4*>(source);
+  if constexpr (kReading == Reading::kAgain) {
+    return {*words};
+  } else {
+    return {__ldcs(words)};
+  }
 }
 
 // Element number `at` of several vectors, by selects: a register array has no run-time index.
@@ -79,9 +92,13 @@ __device__ Bits element_of(const Vector<Bits> (&vectors)[kVectors], int at) {
   }
 }
 
-// 16-byte loads in flight a thread: as many as a 32-bit mask has elements for.
 template <class Bits>
-inline constexpr int kUnroll = sizeof(Bits) == 1 ? 2 : 4;
+inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
+
+template <class Bits>
+constexpr int64_t tile_elements(int threads) {
+  return int64_t{threads} * kUnroll<Bits> * kPerVector<Bits>;
+}
 
 // Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row. Tiles of
 // blockDim.x * kUnroll vectors go to the parts in turn, so that a crowded region is shared by all; tiles
@@ -92,39 +109,58 @@ inline constexpr int kUnroll = sizeof(Bits) == 1 ? 2 : 4;
 //     `valid` is false where a lane has none.
 //   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
 //     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
-template <class Bits, class Probe, class Visit>
+template <Reading kReading, class Bits, class Probe, class Visit>
 __device__ void visit_row(const Bits* row, int64_t cols, int64_t first, int64_t last, int part, int parts,
                           Probe&& probe, Visit&& visit) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   const RowShape<Bits> shape(row, cols);
   const int threads = static_cast<int>(blockDim.x);
-  const int tile_vectors = threads * kVectors;
-  const int64_t tile_elements = static_cast<int64_t>(tile_vectors) * kElements;
-  const int64_t tiles = (shape.vectors + tile_vectors - 1) / tile_vectors;
+  const int distance = threads * kElements;  // from one of a thread's vectors to the next
+  const int64_t tile_elements = int64_t{distance} * kVectors;
+  const int64_t end = cols - shape.tail;  // of the whole vectors
+  const int64_t tiles = (end - shape.head + tile_elements - 1) / tile_elements;
   const int64_t first_tile = first <= shape.head ? 0 : (first - shape.head) / tile_elements;
   const int64_t last_tile = last <= shape.head ? 0 : min(tiles, (last - shape.head - 1) / tile_elements + 1);
-
-  for (int64_t tile = first_tile + part; tile < last_tile; tile += parts) {
-    // This thread's first element of the tile; the next vectors follow at a constant distance.
-    const int64_t begin = shape.head + tile * tile_elements + static_cast<int>(threadIdx.x) * kElements;
-    const int distance = threads * kElements;
-    Vector<Bits> loaded[kVectors];
-    uint32_t chosen = 0;
+  const auto begin_of = [&](int64_t tile) {
+    return shape.head + tile * tile_elements + static_cast<int>(threadIdx.x) * kElements;
+  };
+  const auto load = [&](int64_t tile, Vector<Bits>(&into)[kVectors]) {
+    const Bits* const source = row + begin_of(tile);
     if (tile < tiles - 1) {
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) loaded[v] = load_vector(row + begin + v * distance);
+      for (int v = 0; v < kVectors; ++v) into[v] = load_vector<kReading>(source + v * distance);
+    } else {  // the last tile may be short
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        if (begin_of(tile) + v * distance < end) into[v] = load_vector<kReading>(source + v * distance);
+      }
+    }
+  };
+
+  constexpr bool kAhead = kReading == Reading::kOnceAhead;
+  [[maybe_unused]] Vector<Bits> next[kVectors] = {};
+  if (kAhead && first_tile + part < last_tile) load(first_tile + part, next);
+  for (int64_t tile = first_tile + part; tile < last_tile; tile += parts) {
+    Vector<Bits> loaded[kVectors] = {};
+    if constexpr (kAhead) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) loaded[v] = next[v];
+      if (tile + parts < last_tile) load(tile + parts, next);
+    } else {
+      load(tile, loaded);
+    }
+    const int64_t begin = begin_of(tile);
+    uint32_t chosen = 0;
+    if (tile < tiles - 1) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         chosen |= probe(loaded[v], begin + v * distance, true) << (v * kElements);
       }
-    } else {  // the last tile may be short
-      const int64_t end = cols - shape.tail;
+    } else {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        const bool valid = begin + v * distance < end;
-        loaded[v] = valid ? load_vector(row + begin + v * distance) : Vector<Bits>{};
-        chosen |= probe(loaded[v], begin + v * distance, valid) << (v * kElements);
+        chosen |= probe(loaded[v], begin + v * distance, begin + v * distance < end) << (v * kElements);
       }
     }
     while (__any_sync(~0u, chosen != 0)) {
@@ -139,7 +175,7 @@ __device__ void visit_row(const Bits* row, int64_t cols, int64_t first, int64_t 
   if (part == 0 && threadIdx.x < 32 && shape.head + shape.tail > 0) {
     const int lane = static_cast<int>(threadIdx.x);
     const bool in_head = lane < 16;
-    const int64_t at = in_head ? lane : cols - shape.tail + (lane - 16);
+    const int64_t at = in_head ? lane : end + (lane - 16);
     const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
     const Single<Bits> single{valid ? row[at] : Bits{}};
     const bool chosen = probe(single, at, valid) != 0;

@@ -74,24 +74,24 @@ class StagedWriter {
     write_out(__shfl_sync(~0u, base, 0));
   }
 
-  // Called once by all threads of the block; `counts` is shared memory for one number a warp and one more.
-  __device__ void finish(unsigned long long* counts) {
+  // What is left, with one atomic a block. The three steps are called by all threads of the block with a
+  // barrier between them, so that several writers can share the barriers; `counts` is shared memory, a
+  // number a warp and one more.
+  __device__ void publish(unsigned long long* counts) const {
+    if (lane() == 0) counts[threadIdx.x / 32] = static_cast<unsigned long long>(count_);
+  }
+  __device__ void reserve(unsigned long long* counts) const {  // by one thread
     const int warps = static_cast<int>(blockDim.x) / 32;
-    const int warp = static_cast<int>(threadIdx.x) / 32;
-    __syncthreads();  // `counts` may hold an earlier writer's numbers
-    if (lane() == 0) counts[warp] = static_cast<unsigned long long>(count_);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      unsigned long long total = 0;
-      for (int w = 0; w < warps; ++w) {
-        const unsigned long long count = counts[w];
-        counts[w] = total;
-        total += count;
-      }
-      counts[warps] = total > 0 ? atomicAdd(cursor_, total) : 0;
+    unsigned long long total = 0;
+    for (int w = 0; w < warps; ++w) {
+      const unsigned long long count = counts[w];
+      counts[w] = total;
+      total += count;
     }
-    __syncthreads();
-    write_out(counts[warps] + counts[warp]);
+    counts[warps] = total > 0 ? atomicAdd(cursor_, total) : 0;
+  }
+  __device__ void finish(const unsigned long long* counts) {
+    write_out(counts[blockDim.x / 32] + counts[threadIdx.x / 32]);
   }
 
  private:
