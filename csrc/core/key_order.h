@@ -21,6 +21,17 @@
 
 namespace gputopk {
 
+// An element's distance from the least of a range of keys in three instructions, without its key: for
+// patterns whose keys are in the range, key - least; for all others, more than the range is wide.
+template <class Word>
+struct KeyDistance {
+  Word keep, mirror, origin;
+
+  GPUTOPK_HOST_DEVICE Word operator()(Word bits) const {
+    return static_cast<Word>(static_cast<Word>((bits & keep) ^ mirror) - origin);
+  }
+};
+
 template <class Bits_, bool kFloating_>
 struct KeyOrder {
   using Bits = Bits_;
@@ -50,6 +61,36 @@ struct KeyOrder {
       key = key < nan_key ? key : nan_key;
     }
     return static_cast<Bits>(key ^ flip);
+  }
+
+  // Whether the keys of [least, most] come from bit patterns along which the key moves in steps of one, and
+  // then their distance. True unless the range holds zero or NaN, or magnitudes of two's complement.
+  template <class Word>
+  GPUTOPK_HOST_DEVICE bool distance_from(Word least, Word most, KeyDistance<Word>& distance) const {
+    constexpr Word kAll = static_cast<Word>(~Word{0});
+    // The range before the flip.
+    const Word low = flip ? static_cast<Word>(flip - most) : least;
+    const Word high = flip ? static_cast<Word>(flip - least) : most;
+    if constexpr (kFloating) {
+      constexpr Word kSign = static_cast<Word>(Word{1} << (kBits - 1));
+      const bool by_magnitude = signed_mask == 0;
+      distance.keep = by_magnitude ? static_cast<Word>(kSign - 1) : kAll;
+      if (high > static_cast<Word>(2 * Word{max_magnitude})) return false;
+      const bool positive = by_magnitude ? low >= offset : low > offset;
+      if (!positive && high >= offset) return false;
+      // The patterns of the range's ends; negative values fall as their pattern grows.
+      const Word at_low = positive ? static_cast<Word>(low - offset) : static_cast<Word>(kSign + (offset - low));
+      const Word at_high = positive ? static_cast<Word>(high - offset) : static_cast<Word>(kSign + (offset - high));
+      const bool key_rises = positive == (flip == 0);
+      distance.mirror = key_rises ? Word{0} : kAll;
+      distance.origin = static_cast<Word>((flip ? at_high : at_low) ^ distance.mirror);
+    } else {
+      if (signed_mask != 0) return false;
+      distance.keep = kAll;
+      distance.mirror = static_cast<Word>(flip ? offset ^ kAll : offset);
+      distance.origin = static_cast<Word>(flip ? ~high : low);
+    }
+    return true;
   }
 };
 

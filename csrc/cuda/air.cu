@@ -278,84 +278,96 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     candidates.push(stays && stores, bits, index);
   };
 
-  const auto in_span = [&](Bits bits) { return static_cast<Word>(order(bits) - low.key) <= key_span; };
-
   const Bits* const input = params.input + row * params.row_stride;
-  if (stored > 0) {
-    const CandidateBuffer<Bits, Index> source = params.buffer(step.source, row);
-    visit_candidates(
-        source.values, source.indices, stored, part, parts,
-        [&](Bits bits, Index, bool valid) { return valid && in_span(bits); }, sort_out);
-  } else if (takes_all || stores) {
-    // Few elements are in the selection: probe for them.
-    visit_row<Reading::kOnce>(
-        input, params.cols, step.first, step.last, part, parts,
-        [&](const auto& elements, int64_t, bool valid) {
-          uint32_t chosen = 0;
-#pragma unroll
-          for (int i = 0; i < elements.kElements; ++i) {
-            if (in_span(elements[i])) chosen |= 1u << i;
-          }
-          return valid ? chosen : 0;
-        },
-        [&](Bits bits, int64_t index, bool chosen) { sort_out(bits, static_cast<Index>(index), chosen); });
-  } else {
-    // Most elements may be candidates: count them as they are read, and choose the winners alone.
-    [[maybe_unused]] const int index_padding = 32 - params.index_bits;
-    const auto push_winner = [&](Bits bits, int64_t index, bool chosen) {
-      winners.push(chosen, bits, static_cast<Index>(index));
-    };
-    if (!kIndexed && !digit.reaches_index()) {
-      // The usual digit, in the fewest instructions: elements below `low` wrap around to huge distances, and
-      // the bin of all that are not candidates comes out of the same minimum.
+  [[maybe_unused]] const int index_padding = 32 - params.index_bits;
+  // Reads the row. `distance(bits)` is of the key from the selection's least, and beyond `key_span` outside it.
+  const auto read_row = [&](const auto& distance) {
+    if (takes_all || stores) {
+      // Few elements are in the selection: probe for them.
       visit_row<Reading::kOnce>(
           input, params.cols, step.first, step.last, part, parts,
           [&](const auto& elements, int64_t, bool valid) {
             uint32_t chosen = 0;
 #pragma unroll
             for (int i = 0; i < elements.kElements; ++i) {
-              const Word distance = valid ? static_cast<Word>(order(elements[i]) - low.key) : ~Word{0};
-              const Word bin = distance >> digit.key_shift;
-              atomicAdd(histogram + (bin < bins ? static_cast<uint32_t>(bin) : static_cast<uint32_t>(bins)), 1u);
-              const Word above = static_cast<Word>(distance - candidate_span - 1);
-              if (valid && above < static_cast<Word>(key_span - candidate_span)) chosen |= 1u << i;
+              if (distance(elements[i]) <= key_span) chosen |= 1u << i;
             }
-            return chosen;
+            return valid ? chosen : 0;
           },
-          push_winner);
-    } else {
+          [&](Bits bits, int64_t index, bool chosen) { sort_out(bits, static_cast<Index>(index), chosen); });
+      return;
+    }
+    // Most elements may be candidates: count them as they are read, and choose the winners alone. A bin of
+    // its own for what is not counted costs less than a branch around the atomic.
+    const auto count = [&](bool counted, uint32_t bin) {
+      atomicAdd(histogram + (counted ? bin : static_cast<uint32_t>(bins)), 1u);
+    };
+    const auto wins_by_key = [&](Word of_element) {
+      return static_cast<Word>(of_element - candidate_span - 1) < static_cast<Word>(key_span - candidate_span);
+    };
+    const auto push_winner = [&](Bits bits, int64_t index, bool chosen) {
+      winners.push(chosen, bits, static_cast<Index>(index));
+    };
+    if (!kIndexed && !digit.reaches_index()) {
+      // The usual digit, in the fewest instructions: what is no candidate has a bin beyond the last.
       visit_row<Reading::kOnce>(
           input, params.cols, step.first, step.last, part, parts,
-          [&](const auto& elements, int64_t index, bool valid) {
+          [&](const auto& elements, int64_t, bool valid) {
             uint32_t chosen = 0;
 #pragma unroll
             for (int i = 0; i < elements.kElements; ++i) {
-              const Word distance = static_cast<Word>(order(elements[i]) - low.key);
-              const Index reversed = static_cast<Index>(last_index - index - i);
-              bool stays = valid && distance <= candidate_span;
-              bool wins = valid && static_cast<Word>(distance - candidate_span - 1) <
-                                       static_cast<Word>(key_span - candidate_span);
-              if constexpr (kIndexed) {
-                const Extended x{static_cast<Word>(low.key + distance), reversed};
-                const bool in_range = (stays || wins) && !(x < low) && !(top < x);
-                wins = in_range && split < x;
-                stays = in_range && !wins;
-              }
-              if (wins) chosen |= 1u << i;
-              // A bin of its own for the others costs less than a branch around the atomic.
-              uint32_t bin;
-              if constexpr (!kIndexed && sizeof(Word) == 4 && sizeof(Index) == 4) {
-                // The digit ends within the index, whose highest bits follow the key's lowest.
-                bin = __funnelshift_l(reversed << index_padding, distance, digit.index_width);
-              } else {
-                bin = digit.of(distance, static_cast<Index>(reversed - low.reversed));
-              }
-              atomicAdd(histogram + (stays ? bin : static_cast<uint32_t>(bins)), 1u);
+              const Word of_element = distance(elements[i]);
+              const Word bin = of_element >> digit.key_shift;
+              count(valid && bin < bins, static_cast<uint32_t>(bin));
+              if (valid && wins_by_key(of_element)) chosen |= 1u << i;
             }
             return chosen;
           },
           push_winner);
+      return;
     }
+    visit_row<Reading::kOnce>(
+        input, params.cols, step.first, step.last, part, parts,
+        [&](const auto& elements, int64_t index, bool valid) {
+          uint32_t chosen = 0;
+#pragma unroll
+          for (int i = 0; i < elements.kElements; ++i) {
+            const Word of_element = distance(elements[i]);
+            const Index reversed = static_cast<Index>(last_index - index - i);
+            bool stays = valid && of_element <= candidate_span;
+            bool wins = valid && wins_by_key(of_element);
+            if constexpr (kIndexed) {
+              const Extended x{static_cast<Word>(low.key + of_element), reversed};
+              const bool in_range = (stays || wins) && !(x < low) && !(top < x);
+              wins = in_range && split < x;
+              stays = in_range && !wins;
+            }
+            if (wins) chosen |= 1u << i;
+            uint32_t bin;
+            if constexpr (!kIndexed && sizeof(Word) == 4 && sizeof(Index) == 4) {
+              // The digit ends within the index, whose highest bits follow the key's lowest.
+              bin = __funnelshift_l(reversed << index_padding, of_element, digit.index_width);
+            } else {
+              bin = digit.of(of_element, static_cast<Index>(reversed - low.reversed));
+            }
+            count(stays, bin);
+          }
+          return chosen;
+        },
+        push_winner);
+  };
+
+  const auto distance_by_key = [&](Bits bits) { return static_cast<Word>(order(bits) - low.key); };
+  KeyDistance<Word> distance_by_pattern;
+  if (stored > 0) {
+    const CandidateBuffer<Bits, Index> source = params.buffer(step.source, row);
+    visit_candidates(
+        source.values, source.indices, stored, part, parts,
+        [&](Bits bits, Index, bool valid) { return valid && distance_by_key(bits) <= key_span; }, sort_out);
+  } else if (!kIndexed && order.distance_from(low.key, top.key, distance_by_pattern)) {
+    read_row(distance_by_pattern);
+  } else {
+    read_row(distance_by_key);
   }
 
   // What is still staged goes out, and the counts are added up.
