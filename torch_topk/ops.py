@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.overrides import handle_torch_function, has_torch_function_unary
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ._libraries import has_cuda
 
@@ -79,6 +80,7 @@ def topk(
         IndexError: ``dim`` out of range.
         RuntimeError: ``k`` out of range, a dtype that is not served, or an algorithm that cannot serve the
             request. Raised before anything is launched.
+        torch.OutOfMemoryError: the outputs or the workspace do not fit. The bare operator's RuntimeError.
 
     CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``, other devices to ``torch.topk``, whose ties
     are its own.
@@ -91,7 +93,7 @@ def topk(
             topk, (input,), input, k, dim, largest, sorted,
             magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, out=out,
         )  # fmt: skip
-    k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude)
+    k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude, index_dtype)
     algorithm = _algorithm_number(algorithm)
     if not _is_served(input):
         return _topk_elsewhere(input, k, dim, largest, sorted, magnitude, index_dtype, out)
@@ -100,15 +102,26 @@ def topk(
     if out is not None:
         return _topk_out(input, k, dim, largest, sorted, options, out)
     if _wants_gradient(input):
-        _, indices = torch.ops.gputopk.topk(input.detach(), k, dim, largest, sorted, **options)
+        _, indices = _call(torch.ops.gputopk.topk, input.detach(), k, dim, largest, sorted, **options)
         values = input.gather(dim, indices.long())
     else:
-        values, indices = torch.ops.gputopk.topk(input, k, dim, largest, sorted, **options)
+        values, indices = _call(torch.ops.gputopk.topk, input, k, dim, largest, sorted, **options)
     return torch.return_types.topk((values, indices))
 
 
+def _call(operator: Any, *arguments: Any, **options: Any) -> Any:
+    try:
+        return operator(*arguments, **options)
+    except RuntimeError as error:
+        # No exception's type passes the stable ABI. The words are torch's own, on CUDA and on the CPU.
+        words = str(error)
+        if words.startswith("gputopk::") and ("out of memory" in words or "can't allocate memory" in words):
+            raise torch.OutOfMemoryError(words) from error
+        raise
+
+
 def _check_arguments(
-    input: Any, k: Any, dim: Any, largest: Any, sorted: Any, magnitude: Any
+    input: Any, k: Any, dim: Any, largest: Any, sorted: Any, magnitude: Any, index_dtype: Any
 ) -> tuple[int, int]:
     """As strict about types as torch.topk, which the bare operator is not: it would take k=True."""
     as_expected = (
@@ -127,6 +140,12 @@ def _check_arguments(
         k, dim = operator.index(k), operator.index(dim)
     if not isinstance(magnitude, bool):
         raise TypeError(f"topk(): argument 'magnitude' must be bool, not {type(magnitude).__name__}")
+    if not isinstance(index_dtype, torch.dtype):
+        raise TypeError(
+            f"topk(): argument 'index_dtype' must be torch.dtype, not {type(index_dtype).__name__}"
+        )
+    if index_dtype not in (torch.int64, torch.int32):
+        raise RuntimeError(f"topk(): index_dtype must be torch.int64 or torch.int32, not {index_dtype}")
     dims = max(input.dim(), 1)
     if not -dims <= dim < dims:
         raise IndexError(
@@ -174,20 +193,22 @@ def _topk_out(
             "topk(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
         )
-    shape = _result_shape(input, k, dim)
-    for tensor in (values, indices):
-        _resize_out(tensor, shape)
-    torch.ops.gputopk.topk.out(
-        input, k, dim, largest, sorted, **options, values=values, indices=indices
-    )
+    dtypes = (input.dtype, options["index_dtype"])
+    if (values.dtype, indices.dtype) == dtypes and values.device == indices.device == input.device:
+        shape = _result_shape(input, k, dim)
+        for tensor in (values, indices):
+            _resize_out(tensor, shape)
+    # Otherwise the operator refuses them, and they keep their shapes.
+    _call(
+        torch.ops.gputopk.topk.out,
+        input, k, dim, largest, sorted, **options, values=values, indices=indices,
+    )  # fmt: skip
     return torch.return_types.topk((values, indices))
 
 
 def _check_out(out: Any) -> tuple[Tensor, Tensor]:
     if not isinstance(out, (tuple, list)) or not all(isinstance(tensor, Tensor) for tensor in out):
-        raise TypeError(
-            f"topk(): argument 'out' must be tuple of Tensors, not {type(out).__name__}"
-        )
+        raise TypeError(f"topk(): argument 'out' must be tuple of Tensors, not {type(out).__name__}")
     if len(out) != 2:
         raise TypeError(f"topk(): argument 'out' must be a tuple of 2 Tensors, not {len(out)}")
     return out[0], out[1]
@@ -242,31 +263,68 @@ _library.impl("topk", torch.library.fallthrough_kernel, "Autograd")
 _library.impl("topk.out", torch.library.fallthrough_kernel, "Autograd")
 
 
-def _check_fake(self: Tensor, k: int, dim: int, index_dtype: torch.dtype | None) -> int:
+def _check_fake(self: Tensor, k: int, dim: int, index_dtype: torch.dtype | None, algorithm: int) -> None:
+    """Refuses what the operator refuses, in its words."""
     dims = max(self.dim(), 1)
     torch._check(
         -dims <= dim < dims,
-        lambda: "gputopk::topk: Dimension out of range (expected to be in range of "
-        f"[{-dims}, {dims - 1}], but got {dim})",
+        lambda: (
+            "gputopk::topk: Dimension out of range (expected to be in range of "
+            f"[{-dims}, {dims - 1}], but got {dim})"
+        ),
     )
     cols = self.size(dim) if self.dim() > 0 else 1
     for holds in (k >= 0, k <= cols):
         torch._check(
             holds,
-            lambda: f"gputopk::topk: selected index k out of range: k is {k}, "
-            f"and dimension {dim % dims} has size {cols}",
+            lambda: (
+                f"gputopk::topk: selected index k out of range: k is {k}, "
+                f"and dimension {dim % dims} has size {cols}"
+            ),
         )
-    torch._check(not self.dtype.is_complex, lambda: " topk does not support complex dtypes")
-    torch._check(
-        index_dtype in (None, torch.int64, torch.int32),
-        lambda: "gputopk::topk: index_dtype must be torch.int64 or torch.int32",
-    )
-    return cols
+    if index_dtype == torch.int32:
+        torch._check(
+            cols < 2**31,
+            lambda: (
+                f"gputopk::topk: index_dtype torch.int32 cannot index {cols} elements, at most {2**31 - 1}"
+            ),
+        )
+    _check_plan(self, k, dim, index_dtype, algorithm)
+
+
+def _check_plan(self: Tensor, k: int, dim: int, index_dtype: torch.dtype | None, algorithm: int) -> None:
+    """Asks the plan, which knows dtypes and algorithms, about a tensor without data. On the CPU no rule
+    hangs on sizes; elsewhere, while sizes are symbols, such rules are left to the call."""
+    shape = tuple(self.shape)
+    on_cpu = self.device.type == "cpu"
+    if on_cpu or not all(type(size) is int for size in (*shape, k)):
+        shape, k, dim = (1,), 1, 0
+    with _disable_current_modes():
+        like = torch.empty(shape, dtype=self.dtype, device="cpu" if on_cpu else "meta")
+        torch.ops.gputopk._plan(like, k, dim, index_dtype=index_dtype, algorithm=algorithm)
+
+
+def _check_fake_kind(out: Tensor, self: Tensor, dtype: torch.dtype, name: str) -> None:
+    for what, found, wanted in (("dtype", out.dtype, dtype), ("device", out.device, self.device)):
+        if found != wanted:
+            raise RuntimeError(
+                f"gputopk::topk: Expected out tensor to have {what} {wanted}, "
+                f"but got {found} instead ({name})"
+            )
+
+
+def _check_fake_shape(out: Tensor, shape: list[int], name: str) -> None:
+    def words() -> str:
+        return f"gputopk::topk: {name} has shape {list(out.shape)}, but the result has {shape}"
+
+    torch._check(out.dim() == len(shape), words)
+    for found, wanted in zip(out.shape, shape, strict=True):
+        torch._check(found == wanted, words)
 
 
 @torch.library.register_fake("gputopk::topk")
 def _(self, k, dim=-1, largest=True, sorted=True, *, magnitude=False, index_dtype=None, algorithm=0):
-    _check_fake(self, k, dim, index_dtype)
+    _check_fake(self, k, dim, index_dtype, algorithm)
     shape = _result_shape(self, k, dim)
     return self.new_empty(shape), self.new_empty(shape, dtype=index_dtype or torch.int64)
 
@@ -276,13 +334,18 @@ def _(
     self, k, dim=-1, largest=True, sorted=True, *,
     magnitude=False, index_dtype=None, algorithm=0, values, indices,
 ):  # fmt: skip
-    _check_fake(self, k, dim, index_dtype)
+    _check_fake(self, k, dim, index_dtype, algorithm)
+    shape = _result_shape(self, k, dim)
+    _check_fake_kind(values, self, self.dtype, "values")
+    _check_fake_kind(indices, self, index_dtype or torch.int64, "indices")
+    _check_fake_shape(values, shape, "values")
+    _check_fake_shape(indices, shape, "indices")
 
 
 @torch.library.register_fake("gputopk::_air")
 def _(
     self, k, largest=True, sorted=True, *,
-    digit_bits=0, blocks_per_row=0, adaptive=True, early_stop=True, threads=0,
+    digit_bits=0, blocks=0, adaptive=True, early_stop=True, threads=0,
 ):  # fmt: skip
     shape = _result_shape(self, k, -1)
     return self.new_empty(shape), self.new_empty(shape, dtype=torch.int64)

@@ -1,11 +1,16 @@
 #include "binding/canonical.h"
 
 #include <torch/csrc/stable/ops.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
 
 #include "binding/check.h"
+#include "binding/overlap.h"
+
+// torch's own words for what failed last in a shim; from 2.13 on, so null in an older torch.
+extern "C" __attribute__((weak)) const char* torch_exception_get_what_without_backtrace();
 
 namespace gputopk::binding {
 namespace {
@@ -34,7 +39,8 @@ std::optional<DType> dtype_of(ScalarType type) {
 }
 
 bool is_complex(ScalarType type) {
-  return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat || type == ScalarType::ComplexDouble;
+  return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
+         type == ScalarType::ComplexDouble;
 }
 
 // The dtype as torch's own messages about out= name it.
@@ -65,6 +71,16 @@ std::string text(const std::vector<int64_t>& sizes) {
   return out.str();
 }
 
+std::string text(const torch::stable::Device& device) {
+  const torch::headeronly::DeviceType type = device.type();
+  std::string name = "device type " + std::to_string(static_cast<int>(type));
+  if (type == torch::headeronly::kCPU) name = "cpu";
+  if (type == torch::headeronly::kCUDA) name = "cuda";
+  if (type == torch::headeronly::kMeta) name = "meta";
+  return device.index() < 0 || type == torch::headeronly::kCPU ? name
+                                                               : name + ":" + std::to_string(device.index());
+}
+
 std::vector<int64_t> to_vector(torch::headeronly::IntHeaderOnlyArrayRef array) {
   return {array.begin(), array.end()};
 }
@@ -87,69 +103,101 @@ std::optional<int64_t> row_stride(const std::vector<int64_t>& sizes, const std::
   return innermost.value_or(sizes[last]);
 }
 
-// The bytes that a tensor's elements lie in.
-struct Extent {
-  uintptr_t begin, end;
-
-  explicit Extent(const Tensor& tensor) {
-    int64_t last = 0;
-    for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
-    begin = reinterpret_cast<uintptr_t>(tensor.const_data_ptr());
-    end = begin + static_cast<uintptr_t>(last + 1) * tensor.element_size();
-  }
-};
-
-// As torch decides it: certain for dense tensors, and not asked where strides leave gaps.
-bool surely_overlap(const Tensor& a, const Tensor& b) {
-  if (a.numel() == 0 || b.numel() == 0 || !a.is_contiguous() || !b.is_contiguous()) return false;
-  const Extent x(a), y(b);
-  return x.begin < y.end && y.begin < x.end;
-}
-
-bool overlaps_itself(const Tensor& tensor) {
-  for (int64_t i = 0; i < tensor.dim(); ++i) {
-    if (tensor.size(i) > 1 && tensor.stride(i) == 0) return true;
-  }
-  return false;
-}
-
-bool same_device(const Tensor& a, const Tensor& b) { return a.device() == b.device(); }
-
 Tensor with_dim_last(const Tensor& tensor, int64_t dim) {
   return dim == tensor.dim() - 1 ? tensor : torch::stable::transpose(tensor, dim, -1);
+}
+
+// A shim's error code tells no type: torch_topk.topk makes torch.OutOfMemoryError of these words.
+void refuse_allocation(int64_t bytes, const torch::stable::Device& device) {
+  const bool known = torch_exception_get_what_without_backtrace != nullptr;
+  check(false, kOp, "cannot allocate ", bytes, " bytes on ", text(device), known ? ": " : " (out of memory?)",
+        known ? torch_exception_get_what_without_backtrace() : "");
+}
+
+const pid_t loaded_by = getpid();
+
+// torch copies fewer elements than this on one thread.
+constexpr int64_t kSerialCopy = 32768;
+
+// torch::stable::copy_, but in a forked child in parts that do not ask for its threads.
+void copy(Tensor to, Tensor from) {
+  if (!in_forked_child() || to.numel() < kSerialCopy) {
+    torch::stable::copy_(to, from);
+    return;
+  }
+  int64_t dim = 0;
+  for (int64_t i = 1; i < to.dim(); ++i) dim = to.size(i) > to.size(dim) ? i : dim;
+  const int64_t half = to.size(dim) / 2, rest = to.size(dim) - half;
+  copy(torch::stable::narrow(to, dim, 0, half), torch::stable::narrow(from, dim, 0, half));
+  copy(torch::stable::narrow(to, dim, half, rest), torch::stable::narrow(from, dim, half, rest));
+}
+
+// Like torch::stable::contiguous, but with new_empty's error where memory runs out.
+Tensor dense_copy(const Tensor& tensor) {
+  Tensor dense = new_empty(to_vector(tensor.sizes()), tensor.scalar_type(), tensor);
+  copy(dense, tensor);
+  return dense;
 }
 
 // A dense result whose selected dimension is last, in the caller's shape.
 Tensor restore(const Tensor& result, int64_t dim) {
   if (result.dim() == 0 || dim == result.dim() - 1) return result;
-  return torch::stable::contiguous(torch::stable::transpose(result, dim, -1));
+  const Tensor moved = torch::stable::transpose(result, dim, -1);
+  // A view, as the strides of sizes 0 and 1 are to be those of a new tensor.
+  if (moved.is_contiguous()) return torch::stable::view(result, moved.sizes());
+  return dense_copy(moved);
 }
 
-void check_out(const Tensor& out, ScalarType dtype, const Tensor& self, const std::vector<int64_t>& sizes,
-               const char* name) {
-  check(out.scalar_type() == dtype, kOp, "Expected out tensor to have dtype ", legacy_name(dtype), ", but got ",
-        legacy_name(out.scalar_type()), " instead (", name, ")");
-  check(same_device(out, self), kOp, "Expected out tensor to be on the input's device (", name, ")");
+void check_out_kind(const Tensor& out, ScalarType dtype, const Tensor& self, const char* name) {
+  check(out.scalar_type() == dtype, kOp, "Expected out tensor to have dtype ", legacy_name(dtype),
+        ", but got ", legacy_name(out.scalar_type()), " instead (", name, ")");
+  check(out.device() == self.device(), kOp, "Expected out tensor to have device ", text(self.device()),
+        ", but got ", text(out.device()), " instead (", name, ")");
+}
+
+void check_out_shape(const Tensor& out, const std::vector<int64_t>& sizes, const char* name) {
   const std::vector<int64_t> found = to_vector(out.sizes());
   check(found == sizes, kOp, name, " has shape ", text(found), ", but the result has ", text(sizes));
+}
+
+void check_out_memory(const Tensor& out, const Tensor& other, const char* names) {
   check(!overlaps_itself(out), kOp,
-        "unsupported operation: more than one element of the written-to tensor refers to a single memory location. "
+        "unsupported operation: more than one element of the written-to tensor refers to a single memory "
+        "location. "
         "Please clone() the tensor before performing the operation. (",
-        name, ")");
-  check(!surely_overlap(out, self), kOp,
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
+        names, ")");
+  check(!overlap(out, other), kOp,
+        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a "
+        "single memory "
         "location. Please clone() the tensor before performing the operation. (",
-        name, ")");
+        names, ")");
+}
+
+void check_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
+                const Tensor& values, const Tensor& indices) {
+  check_out_kind(values, request.value_dtype, self, "values");
+  check_out_kind(indices, request.index_dtype, self, "indices");
+  check_out_shape(values, sizes, "values");
+  check_out_shape(indices, sizes, "indices");
+  // A lazy clone gets memory of its own before that is compared.
+  values.mutable_data_ptr();
+  indices.mutable_data_ptr();
+  check_out_memory(values, self, "values and the input");
+  check_out_memory(indices, self, "indices and the input");
+  check_out_memory(values, indices, "values and indices");
 }
 
 }  // namespace
 
+bool in_forked_child() { return getpid() != loaded_by; }
+
 Request canonicalise(const Tensor& self, const Arguments& arguments) {
-  Request request{{}, Algorithm::kAuto, self, 0, {}, self.scalar_type(), ScalarType::Long};
+  Request request{{}, Algorithm::kAuto, self, false, 0, {}, self.scalar_type(), ScalarType::Long};
   std::vector<int64_t> sizes = to_vector(self.sizes());
   const int64_t dims = std::max<int64_t>(1, static_cast<int64_t>(sizes.size()));
-  check(arguments.dim >= -dims && arguments.dim < dims, kOp, "Dimension out of range (expected to be in range of [",
-        -dims, ", ", dims - 1, "], but got ", arguments.dim, ")");
+  check(arguments.dim >= -dims && arguments.dim < dims, kOp,
+        "Dimension out of range (expected to be in range of [", -dims, ", ", dims - 1, "], but got ",
+        arguments.dim, ")");
   request.dim = arguments.dim < 0 ? arguments.dim + dims : arguments.dim;
 
   const int64_t cols = sizes.empty() ? 1 : sizes[request.dim];
@@ -164,8 +212,8 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
   request.index_dtype = arguments.index_dtype.value_or(ScalarType::Long);
   check(request.index_dtype == ScalarType::Long || request.index_dtype == ScalarType::Int, kOp,
         "index_dtype must be torch.int64 or torch.int32");
-  check(request.index_dtype == ScalarType::Long || cols <= INT32_MAX, kOp, "index_dtype torch.int32 cannot index ",
-        cols, " elements, at most ", INT32_MAX);
+  check(request.index_dtype == ScalarType::Long || cols <= INT32_MAX, kOp,
+        "index_dtype torch.int32 cannot index ", cols, " elements, at most ", INT32_MAX);
 
   check(arguments.algorithm >= 0 && arguments.algorithm < kAlgorithms, kOp, "algorithm must be in [0, ",
         kAlgorithms - 1, "], but is ", arguments.algorithm);
@@ -192,8 +240,13 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
   problem.magnitude = arguments.magnitude;
   problem.wide_indices = request.index_dtype == ScalarType::Long;
   problem.row_stride = stride.value_or(cols);
-  if (!stride && !request.empty()) request.input = torch::stable::contiguous(request.input);
+  request.scattered = !stride;
   return request;
+}
+
+void gather_rows(Request& request) {
+  if (request.scattered && !request.empty()) request.input = dense_copy(request.input);
+  request.scattered = false;
 }
 
 Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like) {
@@ -208,40 +261,48 @@ Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tens
   STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
   const int32_t shim_dtype = torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
   AtenTensorHandle handle = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(),
-                                                         strides.data(), shim_dtype, device_type, device_index,
-                                                         &handle));
+  const AOTITorchError error =
+      aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), shim_dtype,
+                               device_type, device_index, &handle);
+  if (error != TORCH_SUCCESS) refuse_allocation(stride * dtype_bytes(*dtype_of(dtype)), like.device());
   return Tensor(handle);
 }
 
-std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, Run run) {
-  const Request request = canonicalise(self, arguments);
+std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, const Backend& backend) {
+  Request request = canonicalise(self, arguments);
+  backend.check(request);
+  gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, self);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, self);
-  if (!request.empty()) run(request, values, indices);
+  if (!request.empty()) backend.run(request, values, indices);
   return {restore(values, request.dim), restore(indices, request.dim)};
 }
 
-void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices, Run run) {
-  const Request request = canonicalise(self, arguments);
+void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices,
+              const Backend& backend) {
+  Request request = canonicalise(self, arguments);
+  backend.check(request);
   std::vector<int64_t> sizes = request.sizes;
   if (!sizes.empty()) std::swap(sizes[request.dim], sizes.back());
-  check_out(values, request.value_dtype, self, sizes, "values");
-  check_out(indices, request.index_dtype, self, sizes, "indices");
-  check(!surely_overlap(values, indices), kOp,
-        "unsupported operation: some elements of the input tensor and the written-to tensor refer to a single memory "
-        "location. Please clone() the tensor before performing the operation. (values and indices)");
+  check_outs(self, request, sizes, values, indices);
   if (request.empty()) return;
 
+  gather_rows(request);
   const bool dim_is_last = sizes.empty() || request.dim == static_cast<int64_t>(sizes.size()) - 1;
-  if (dim_is_last && values.is_contiguous() && indices.is_contiguous()) return run(request, values, indices);
+  if (dim_is_last && values.is_contiguous() && indices.is_contiguous()) {
+    return backend.run(request, values, indices);
+  }
   const Tensor dense_values = new_empty(request.sizes, request.value_dtype, self);
   const Tensor dense_indices = new_empty(request.sizes, request.index_dtype, self);
-  run(request, dense_values, dense_indices);
-  Tensor values_view = sizes.empty() ? values : with_dim_last(values, request.dim);
-  Tensor indices_view = sizes.empty() ? indices : with_dim_last(indices, request.dim);
-  torch::stable::copy_(values_view, dense_values);
-  torch::stable::copy_(indices_view, dense_indices);
+  backend.run(request, dense_values, dense_indices);
+  copy(sizes.empty() ? values : with_dim_last(values, request.dim), dense_values);
+  copy(sizes.empty() ? indices : with_dim_last(indices, request.dim), dense_indices);
+}
+
+std::string plan(const Tensor& self, const Arguments& arguments, const Backend& backend) {
+  const Request request = canonicalise(self, arguments);
+  backend.check(request);
+  return request.empty() ? "none: the outputs are empty" : backend.describe(request);
 }
 
 }  // namespace gputopk::binding

@@ -26,12 +26,12 @@ struct Arguments {
   int64_t algorithm;
 };
 
-// A checked request. `input` is `self` with the selected dimension last, as rows of adjacent elements at a
-// constant stride: a view where the layout allows one, else a copy.
+// A checked request. `input` is `self` with the selected dimension last.
 struct Request {
   Problem problem;
   Algorithm algorithm;
   Tensor input;
+  bool scattered;              // `input` is not yet rows of adjacent elements at a constant stride
   int64_t dim;                 // where the selected dimension belongs in the outputs
   std::vector<int64_t> sizes;  // of the outputs while it is last
   ScalarType value_dtype;
@@ -40,37 +40,49 @@ struct Request {
   bool empty() const { return problem.rows == 0 || problem.k == 0; }
 };
 
-// Checks in torch.topk's order (dim, k, dtype) and throws in its words. Nothing is launched before a throw,
-// but for the copy that a layout may force after the last check.
+// Checks in torch.topk's order (dim, k, dtype) and throws in its words. Launches nothing.
 Request canonicalise(const Tensor& self, const Arguments& arguments);
+
+// Makes `input` rows as problem.row_stride says: by a copy where the layout allows no view.
+void gather_rows(Request& request);
+
+// A forked child has none of the threads of its parent's pool, though the pool believes so, and would wait
+// for them for ever.
+bool in_forked_child();
 
 Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like);
 
-// A device's part: fills dense outputs of request.sizes. Only for requests that are not empty.
-using Run = void (*)(const Request& request, const Tensor& values, const Tensor& indices);
+// A device's part.
+struct Backend {
+  // Throws where the request's algorithm cannot serve it, be the outputs empty or not.
+  void (*check)(const Request& request);
+  // Fills dense outputs of request.sizes. Only for requests that are not empty, after gather_rows.
+  void (*run)(const Request& request, const Tensor& values, const Tensor& indices);
+  // The plan as text. Only for requests that are not empty.
+  std::string (*describe)(const Request& request);
+};
 
-std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, Run run);
-void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices, Run run);
+std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, const Backend& backend);
+void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices,
+              const Backend& backend);
+std::string plan(const Tensor& self, const Arguments& arguments, const Backend& backend);
 
-// gputopk::topk and gputopk::topk.out of one device, in the form that TORCH_BOX takes.
-template <Run run>
-std::tuple<Tensor, Tensor> boxed_topk(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
-                                      std::optional<ScalarType> index_dtype, int64_t algorithm) {
-  return topk(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, run);
+// gputopk::topk, gputopk::topk.out and gputopk::_plan of one device, in the form that TORCH_BOX takes.
+template <const Backend& backend>
+std::tuple<Tensor, Tensor> boxed_topk(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted,
+                                      bool magnitude, std::optional<ScalarType> index_dtype,
+                                      int64_t algorithm) {
+  return topk(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, backend);
 }
-template <Run run>
+template <const Backend& backend>
 void boxed_topk_out(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
                     std::optional<ScalarType> index_dtype, int64_t algorithm, Tensor values, Tensor indices) {
-  topk_out(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, values, indices, run);
+  topk_out(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, values, indices, backend);
 }
-
-// gputopk::_plan of one device.
-using Describe = std::string (*)(const Request& request);
-template <Describe describe>
+template <const Backend& backend>
 std::string boxed_plan(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
                        std::optional<ScalarType> index_dtype, int64_t algorithm) {
-  const Request request = canonicalise(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm});
-  return request.empty() ? "none: the outputs are empty" : describe(request);
+  return plan(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, backend);
 }
 
 }  // namespace gputopk::binding

@@ -10,15 +10,20 @@
 namespace gputopk::binding {
 namespace {
 
-// A meta tensor has no GPU, so its plan is for the one that the numbers were measured on.
-std::string plan_without_gpu(const Request& request) {
+void check_algorithm(const Request& request) {
   const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
   check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm), " cannot serve this: ",
         reason);
+}
+
+// A meta tensor has no GPU, so its plan is for the one that the numbers were measured on.
+std::string describe(const Request& request) {
   char text[512];
   cuda::describe(cuda::make_plan(request.problem, cuda::Device{}, request.algorithm), text, sizeof(text));
   return text;
 }
+
+constexpr Backend kMeta{check_algorithm, nullptr, describe};
 
 }  // namespace
 }  // namespace gputopk::binding
@@ -45,5 +50,5 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
 }
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, Meta, m) {
-  m.impl("_plan", TORCH_BOX(&gputopk::binding::boxed_plan<gputopk::binding::plan_without_gpu>));
+  m.impl("_plan", TORCH_BOX(&gputopk::binding::boxed_plan<gputopk::binding::kMeta>));
 }

@@ -5,6 +5,8 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
+#include <unistd.h>
+
 #include "binding/canonical.h"
 #include "binding/check.h"
 
@@ -16,13 +18,21 @@ void check_algorithm(const Request& request) {
         " runs on CUDA tensors only; the CPU has one algorithm, auto");
 }
 
-void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t, int64_t, void*), void* context) {
+void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t, int64_t, void*),
+                  void* context) {
   STABLE_TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, body, context));
 }
 
+// A forked child has none of the threads of its parent's pool, though the pool believes so, and would wait
+// for them for ever: there, one thread does it all.
+const pid_t loaded_by = getpid();
+
+int usable_threads() {
+  return getpid() == loaded_by ? static_cast<int>(torch::stable::get_num_threads()) : 1;
+}
+
 void run(const Request& request, const Tensor& values, const Tensor& indices) {
-  check_algorithm(request);
-  const int threads = static_cast<int>(torch::stable::get_num_threads());
+  const int threads = usable_threads();
   const int64_t bytes = static_cast<int64_t>(cpu::workspace_bytes(request.problem, threads));
   const Tensor workspace = new_empty({bytes}, ScalarType::Byte, request.input);
   Buffers buffers;
@@ -33,18 +43,19 @@ void run(const Request& request, const Tensor& values, const Tensor& indices) {
   cpu::topk(request.problem, buffers, threads, parallel_for);
 }
 
-std::string plan(const Request& request) {
-  check_algorithm(request);
+std::string describe(const Request& request) {
   char text[256];
-  return cpu::describe(request.problem, static_cast<int>(torch::stable::get_num_threads()), text, sizeof(text));
+  return cpu::describe(request.problem, usable_threads(), text, sizeof(text));
 }
+
+constexpr Backend kCpu{check_algorithm, run, describe};
 
 }  // namespace
 }  // namespace gputopk::binding
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
   using namespace gputopk::binding;
-  m.impl("topk", TORCH_BOX(&boxed_topk<run>));
-  m.impl("topk.out", TORCH_BOX(&boxed_topk_out<run>));
-  m.impl("_plan", TORCH_BOX(&boxed_plan<plan>));
+  m.impl("topk", TORCH_BOX(&boxed_topk<kCpu>));
+  m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCpu>));
+  m.impl("_plan", TORCH_BOX(&boxed_plan<kCpu>));
 }

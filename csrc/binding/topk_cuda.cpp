@@ -45,10 +45,13 @@ void check_launch(cuda::ErrorCode error, const cuda::Plan& plan) {
         ")");
 }
 
-cuda::Plan make_plan(const Request& request) {
+void check_algorithm(const Request& request) {
   const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
   check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm), " cannot serve this: ",
         reason);
+}
+
+cuda::Plan make_plan(const Request& request) {
   return cuda::make_plan(request.problem, device_of(request.input.get_device_index()), request.algorithm);
 }
 
@@ -77,9 +80,11 @@ std::string describe_plan(const Request& request) {
   return std::string(text) + "; workspace " + std::to_string(cuda::workspace_bytes(plan)) + " bytes";
 }
 
+constexpr Backend kCuda{check_algorithm, run, describe_plan};
+
 std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t digit_bits,
                                      int64_t blocks, bool adaptive, bool early_stop, int64_t threads) {
-  const Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
   const cuda::Device device = device_of(self.get_device_index());
   check(threads == 0 || threads == 64 || threads == 128 || threads == 256 || threads == 512,
         "gputopk::_air: threads must be 64, 128, 256, 512 or 0, but is ", threads);
@@ -97,6 +102,7 @@ std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool 
   study.adaptive = adaptive;
   study.early_stop = early_stop;
   study.threads = static_cast<int>(threads);
+  gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, self);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, self);
   if (!request.empty()) {
@@ -123,9 +129,9 @@ void read_floor(Tensor self, Tensor scratch) {
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   using namespace gputopk::binding;
-  m.impl("topk", TORCH_BOX(&boxed_topk<run>));
-  m.impl("topk.out", TORCH_BOX(&boxed_topk_out<run>));
-  m.impl("_plan", TORCH_BOX(&boxed_plan<describe_plan>));
+  m.impl("topk", TORCH_BOX(&boxed_topk<kCuda>));
+  m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCuda>));
+  m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_air", TORCH_BOX(&air_study));
   m.impl("_read_floor", TORCH_BOX(&read_floor));
 }

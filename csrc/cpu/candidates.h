@@ -24,11 +24,10 @@ constexpr int64_t kBisectBytes = 256 * 1024;
 // Sorting by ranks does count^2 comparisons, vectors at a time and without a branch; radix sort pays for its
 // counters first.
 constexpr int64_t kRankSortMax = 128;
-constexpr int kRankBlock = 16;  // candidates ranked at once
 
 // Above this many candidates, orders that need no sorting are looked for first: rows that rise, fall or hold
 // one value mostly are common, and costly to sort for all that they look easy.
-constexpr int64_t kCheckOrderMin = 32;
+constexpr int64_t kCheckOrderMin = 16;
 
 // Key above and index below, in one integer: selecting by it is selecting by key. The index is complemented
 // so that the integers of equal keys fall with the index, and ties need no rule at all.
@@ -60,8 +59,14 @@ struct WideCandidate {
 };
 
 // What candidates, or bare keys, are selected by.
-template <class Bits> uint64_t rank_key(NarrowCandidate<Bits> candidate) { return candidate.packed; }
-template <class Bits> uint64_t rank_key(WideCandidate<Bits> candidate) { return candidate.wide_key; }
+template <class Bits>
+uint64_t rank_key(NarrowCandidate<Bits> candidate) {
+  return candidate.packed;
+}
+template <class Bits>
+uint64_t rank_key(WideCandidate<Bits> candidate) {
+  return candidate.wide_key;
+}
 inline uint8_t rank_key(uint8_t key) { return key; }
 inline uint16_t rank_key(uint16_t key) { return key; }
 inline uint32_t rank_key(uint32_t key) { return key; }
@@ -69,6 +74,12 @@ inline uint64_t rank_key(uint64_t key) { return key; }
 
 template <class Item>
 using RankKey = decltype(rank_key(Item{}));
+
+// The bits of a rank key that only settle ties.
+template <class Item>
+constexpr RankKey<Item> kTieMask = 0;
+template <class Bits>
+constexpr uint64_t kTieMask<NarrowCandidate<Bits>> = NarrowCandidate<Bits>::kIndexMask;
 
 // Appends the elements whose bit is set, in order; returns how many. `keys` are those of kStrip elements from
 // `first_index`. May write, past the last, up to seven candidates of no meaning.
@@ -109,7 +120,13 @@ int64_t count_reaching(const Item* items, int64_t count, RankKey<Item> floor) {
   }
 }
 
-// At least k items reach `low`, and none exceeds `high`.
+template <class Item>
+int64_t count_exceeding(const Item* items, int64_t count, RankKey<Item> bound) {
+  const RankKey<Item> next = static_cast<RankKey<Item>>(bound + 1);
+  return next == 0 ? 0 : count_reaching(items, count, next);
+}
+
+// At least k items reach `low`, and fewer than k exceed `high`.
 template <class Item, class Key = RankKey<Item>>
 Key cut_by_bisection(const Item* items, int64_t count, int64_t k, int64_t slack, Key low, Key high) {
   while (low < high) {
@@ -125,31 +142,37 @@ Key cut_by_bisection(const Item* items, int64_t count, int64_t k, int64_t slack,
   return low;
 }
 
-// Fixes the cut digit by digit, from the first bit in which the least and the greatest key differ.
+// Fixes the cut's distance from `low` digit by digit. `low` is the least item; fewer than k exceed `high`.
 template <class Item, class Key = RankKey<Item>>
 Key cut_by_digits(const Item* items, int64_t count, int64_t k, int64_t slack, Key low, Key high) {
   constexpr int kDigitBits = 11;
-  int shift = 0;  // bits not yet fixed
-  while (shift < 8 * static_cast<int>(sizeof(Key)) && (low >> shift) != (high >> shift)) ++shift;
-  Key cut = static_cast<Key>(low >> (shift - 1) >> 1 << (shift - 1) << 1);
-  int64_t above = 0;  // items known to exceed the bucket that holds the cut
+  int shift = 0;     // bits not yet fixed
+  Key furthest = 0;  // the distance with all of them set
+  while (furthest < static_cast<Key>(high - low)) {
+    furthest = static_cast<Key>(2 * furthest + 1);
+    ++shift;
+  }
+  Key distance = 0;
+  // Items known to exceed the bucket that holds the cut: at first, those out of reach of any distance.
+  const Key reach = static_cast<Key>(low + furthest);
+  int64_t above = reach < low ? 0 : count_exceeding(items, count, reach);
   while (shift > 0) {
     const int bits = smaller(shift, kDigitBits);
     shift -= bits;
     const Key greatest = static_cast<Key>((1 << bits) - 1);
-    const Key bucket = static_cast<Key>(cut >> shift);
+    const Key bucket = static_cast<Key>(distance >> shift);
     int64_t counters[1 << kDigitBits] = {};
     for (int64_t i = 0; i < count; ++i) {
       // Outside the bucket the difference exceeds every digit.
-      const Key digit = static_cast<Key>(static_cast<Key>(rank_key(items[i]) >> shift) - bucket);
+      const Key digit = static_cast<Key>((static_cast<Key>(rank_key(items[i]) - low) >> shift) - bucket);
       if (digit <= greatest) ++counters[digit];
     }
     int digit = static_cast<int>(greatest);
     while (above + counters[digit] < k) above += counters[digit--];
-    cut = static_cast<Key>(cut | static_cast<Key>(static_cast<Key>(digit) << shift));
+    distance = static_cast<Key>(distance | static_cast<Key>(static_cast<Key>(digit) << shift));
     if (above + counters[digit] <= k + slack) break;
   }
-  return cut;
+  return static_cast<Key>(low + distance);
 }
 
 // A key that at least k items reach, and at most k + slack, unless the items equal to it are too many.
@@ -161,8 +184,9 @@ Key find_cut(const Item* items, int64_t count, int64_t k, int64_t slack) {
     low = smaller(low, rank_key(items[i]));
     high = larger(high, rank_key(items[i]));
   }
-  // Where most items are the least one, as in a row of zeros, both ways would take all their steps.
-  if (low == high || count_reaching(items, count, static_cast<Key>(low + 1)) < k) return low;
+  // Where most items have the least key, as in a row of zeros, that leaves few steps of many.
+  const Key least_end = static_cast<Key>(low | kTieMask<Item>);
+  if (least_end < high && count_exceeding(items, count, least_end) < k) high = least_end;
   return count * static_cast<int64_t>(sizeof(Item)) <= kBisectBytes
              ? cut_by_bisection(items, count, k, slack, low, high)
              : cut_by_digits(items, count, k, slack, low, high);
@@ -172,8 +196,7 @@ Key find_cut(const Item* items, int64_t count, int64_t k, int64_t slack) {
 // the first. Returns how many.
 template <class Candidate>
 int64_t keep_best(Candidate* candidates, int64_t count, int64_t k, int64_t slack, RankKey<Candidate> cut) {
-  const bool greatest = cut == static_cast<RankKey<Candidate>>(~RankKey<Candidate>{0});
-  int64_t ties = k + slack - (greatest ? 0 : count_reaching(candidates, count, cut + 1));
+  int64_t ties = k + slack - count_exceeding(candidates, count, cut);
   int64_t kept = 0;
   for (int64_t i = 0; i < count; ++i) {
     const Candidate candidate = candidates[i];
@@ -188,15 +211,16 @@ int64_t keep_best(Candidate* candidates, int64_t count, int64_t k, int64_t slack
 // Sorts up to kRankSortMax candidates: the place of each is the number of better ones.
 template <class Candidate>
 void sort_by_rank(Candidate* candidates, int64_t count) {
-  constexpr int kVector = kLanes<uint64_t>;
-  static_assert(kRankBlock == 2 * kVector && kRankSortMax % kRankBlock == 0);
+  constexpr int kVector = kVectorLanes<uint64_t>;
+  constexpr int kBlock = 2 * kVector;  // candidates placed at once
+  static_assert(kRankSortMax % kBlock == 0, "the arrays hold whole blocks");
   Candidate copies[kRankSortMax];
   uint64_t keys[kRankSortMax];
   uint64_t places[kRankSortMax];
   for (int64_t i = 0; i < count; ++i) copies[i] = candidates[i];
   for (int64_t i = 0; i < count; ++i) keys[i] = rank_key(candidates[i]);
-  for (int64_t i = count; i % kRankBlock != 0; ++i) keys[i] = 0;
-  for (int64_t block = 0; block < count; block += kRankBlock) {
+  for (int64_t i = count; i % kBlock != 0; ++i) keys[i] = 0;
+  for (int64_t block = 0; block < count; block += kBlock) {
     const Vector<uint64_t> first = load_vector(keys + block);
     const Vector<uint64_t> second = load_vector(keys + block + kVector);
     Vector<uint64_t> better_than_first = {};
@@ -213,7 +237,7 @@ void sort_by_rank(Candidate* candidates, int64_t count) {
     __builtin_memcpy(places + block, &better_than_first, sizeof(better_than_first));
     __builtin_memcpy(places + block + kVector, &better_than_second, sizeof(better_than_second));
     if constexpr (sizeof(Candidate) > sizeof(uint64_t)) {  // narrow candidates are never equal
-      for (int64_t i = block; i < block + kRankBlock; ++i) {
+      for (int64_t i = block; i < block + kBlock; ++i) {
         for (int64_t j = block; j < i; ++j) places[i] += keys[j] == keys[i];
       }
     }
@@ -221,12 +245,21 @@ void sort_by_rank(Candidate* candidates, int64_t count) {
   for (int64_t i = 0; i < count; ++i) candidates[places[i]] = copies[i];
 }
 
-// Sorts by key, stably. `scratch` has room for as many candidates.
+template <class Bits, class Candidate>
+Bits least_key(const Candidate* candidates, int64_t count) {
+  Bits least = candidates[0].key();
+  for (int64_t i = 0; i < count; ++i) least = smaller(least, candidates[i].key());
+  return least;
+}
+
+// Sorts by key, stably. `scratch` has room for as many candidates. Keys count from the least, which leaves
+// keys that lie close together few digits.
 template <class Bits, class Candidate>
 void sort_by_radix(Candidate* candidates, int64_t count, Candidate* scratch) {
   constexpr int kDigits = sizeof(Bits);
-  const auto digit_of = [](const Candidate& candidate, int digit) {
-    return static_cast<int>(candidate.key() >> (8 * digit)) & 255;
+  const Bits least = least_key<Bits>(candidates, count);
+  const auto digit_of = [least](const Candidate& candidate, int digit) {
+    return static_cast<int>(static_cast<Bits>(candidate.key() - least) >> (8 * digit)) & 255;
   };
   int64_t counters[kDigits][256] = {};
   for (int64_t i = 0; i < count; ++i) {
@@ -280,8 +313,7 @@ void reverse(Candidate* candidates, int64_t count) {
 // how many others there are.
 template <class Bits, class Candidate>
 int64_t move_least_back(Candidate* candidates, int64_t count, Candidate* scratch) {
-  Bits least = candidates[0].key();
-  for (int64_t i = 0; i < count; ++i) least = smaller(least, candidates[i].key());
+  const Bits least = least_key<Bits>(candidates, count);
   int64_t least_count = 0;
   for (int64_t i = 0; i < count; ++i) least_count += candidates[i].key() == least;
   if (least_count < count / 4) return count;
@@ -307,7 +339,7 @@ void sort_candidates(Candidate* candidates, int64_t count, Candidate* scratch) {
     if (is_rising(candidates, count)) return reverse(candidates, count);
     count = move_least_back<Bits>(candidates, count, scratch);
   }
-  if (count <= kRankSortMax) {
+  if (count <= (sizeof(Bits) < 4 ? kRankSortMax / 2 : kRankSortMax)) {  // radix sort has few digits there
     sort_by_rank(candidates, count);
   } else {
     sort_by_radix<Bits>(candidates, count, scratch);

@@ -17,16 +17,28 @@ namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
 // Elements tested at once: a hit is one bit of a 64-bit mask.
 constexpr int kStrip = 64;
 
-// 64 bytes of integers: one vector, or two or four, as the level has them.
+// Arrays of keys are worked on, and padded, by 64 bytes: one to four vectors, as the level has them.
+template <class Integer>
+constexpr int kLanes = 64 / sizeof(Integer);
+
+// A vector of the level's own size; of larger ones the compiler takes comparisons apart.
+#if defined(__AVX512F__)
+constexpr int kVectorBytes = 64;
+#elif defined(__AVX2__)
+constexpr int kVectorBytes = 32;
+#else
+constexpr int kVectorBytes = 16;
+#endif
+
 template <class Integer>
 struct VectorOf {
-  typedef Integer Type __attribute__((vector_size(64)));
+  typedef Integer Type __attribute__((vector_size(kVectorBytes)));
 };
 template <class Integer>
 using Vector = typename VectorOf<Integer>::Type;
 
 template <class Integer>
-constexpr int kLanes = 64 / sizeof(Integer);
+constexpr int kVectorLanes = kVectorBytes / sizeof(Integer);
 
 template <class Integer>
 Vector<Integer> load_vector(const Integer* from) {
@@ -36,15 +48,20 @@ Vector<Integer> load_vector(const Integer* from) {
 }
 
 template <class Integer>
-Integer smaller(Integer a, Integer b) { return a < b ? a : b; }
+Integer smaller(Integer a, Integer b) {
+  return a < b ? a : b;
+}
 
 template <class Integer>
-Integer larger(Integer a, Integer b) { return a < b ? b : a; }
+Integer larger(Integer a, Integer b) {
+  return a < b ? b : a;
+}
 
-// Raises best[lane] to the best key among elements lane, lane + kLanes, ... of `vectors` vectors.
+// Raises best[lane] to the best key of the lane in `vectors` vectors of elements, `stride` elements apart.
 template <class Order, class Bits>
-void raise_lanes(const Order& order, const Bits* elements, int64_t vectors, Bits (&best)[kLanes<Bits>]) {
-  for (int64_t i = 0; i < vectors; ++i, elements += kLanes<Bits>) {
+void raise_lanes(const Order& order, const Bits* elements, int64_t vectors, int64_t stride,
+                 Bits (&best)[kLanes<Bits>]) {
+  for (int64_t i = 0; i < vectors; ++i, elements += stride) {
     for (int lane = 0; lane < kLanes<Bits>; ++lane) best[lane] = larger(best[lane], order(elements[lane]));
   }
 }
@@ -73,12 +90,18 @@ bool any_at_least(const Bits (&lanes)[kLanes<Bits>], Bits floor) {
 #ifdef GPUTOPK_MASK_COMPARES
   return compare_at_least(_mm512_loadu_si512(lanes), floor) != 0;
 #else
-  const Vector<uint64_t> hits = reinterpret_cast<Vector<uint64_t>>(load_vector(lanes) >= floor);
-  return ((hits[0] | hits[1]) | (hits[2] | hits[3]) | (hits[4] | hits[5]) | (hits[6] | hits[7])) != 0;
+  Vector<uint64_t> hits = {};
+  for (int lane = 0; lane < kLanes<Bits>; lane += kVectorLanes<Bits>) {
+    hits |= reinterpret_cast<Vector<uint64_t>>(load_vector(lanes + lane) >= floor);
+  }
+  uint64_t any = 0;
+  for (int lane = 0; lane < kVectorLanes<uint64_t>; ++lane) any |= hits[lane];
+  return any != 0;
 #endif
 }
 
-// Asks for the strip that lies `ahead` elements further, wherever that is: a prefetch of no memory is nothing.
+// Asks for the strip that lies `ahead` elements further, wherever that is: a prefetch of no memory is
+// nothing.
 template <class Bits>
 void prefetch_strip(const Bits* elements, int64_t ahead) {
   const uintptr_t strip = reinterpret_cast<uintptr_t>(elements) + ahead * sizeof(Bits);
@@ -114,7 +137,7 @@ int64_t count_at_least(const Integer* values, int64_t count, Integer floor) {
   int64_t at_least = 0;
   int64_t i = 0;
   if constexpr (sizeof(Integer) <= 8) {
-    constexpr int kVector = kLanes<Integer>;
+    constexpr int kVector = kVectorLanes<Integer>;
     constexpr int kVectors = 128;  // that a lane of 8 bits can count
     while (count - i >= kVector) {
       Vector<Integer> counters = {};

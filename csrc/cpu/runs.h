@@ -50,7 +50,8 @@ bool find_runs(const Order& order, Bits floor, Runs<Bits>& runs) {
   constexpr Bits kLast = static_cast<Bits>(~Bits{0});
   constexpr Bits kLastOfHalf = kLast / 2;
   const Bits last_number = Order::kFloating ? order.max_magnitude : kLastOfHalf;
-  const Bits monotone_ends[] = {last_number, kLastOfHalf, static_cast<Bits>(kLastOfHalf + 1 + last_number), kLast};
+  const Bits monotone_ends[] = {last_number, kLastOfHalf, static_cast<Bits>(kLastOfHalf + 1 + last_number),
+                                kLast};
   int found = 0;
   bool open = false;  // whether the last run extends to `begin`
   Bits first = 0;     // of the last run
@@ -79,7 +80,7 @@ bool any_in_runs(const Bits* elements, const Runs<Bits>& runs) {
   bool any = false;
   for (const Run<Bits>& run : runs.run) {
     Bits deepest[kLanes<Bits>] = {};
-    raise_lanes(run, elements, kStrip / kLanes<Bits>, deepest);
+    raise_lanes(run, elements, kStrip / kLanes<Bits>, kLanes<Bits>, deepest);
     any |= any_at_least(deepest, run.floor);
   }
   return any;

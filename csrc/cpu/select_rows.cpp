@@ -9,8 +9,8 @@
 //  4. Elements equal to the floor may win as long as fewer than k elements that reach it were appended. From
 //     then on they lose by their index, and the floor rises by one. (When no key is left above it, the rest
 //     of the row need not be read.)
-//  5. Later tiles go straight to step 3, and their keys are computed only in strips with a hit (runs.h). Where
-//     a tile yields many candidates, as in a rising row, the next one goes through step 2 again.
+//  5. Later tiles go straight to step 3, and their keys are computed only in strips with a hit (runs.h).
+//     Where a tile yields many candidates, as in a rising row, the next one goes through step 2 again.
 //  6. When twice k candidates are held, all but little more than the best k are dropped, and the floor rises
 //     to just above the least of them. So memory is O(k), whatever the input.
 //  7. At the end the best k are sorted out. Values are copied from the row: keys cannot be decoded.
@@ -96,12 +96,13 @@ struct Identity {
   Bits operator()(Bits key) const { return key; }
 };
 
-// Each vector of delegates serves the next `depth` vectors of elements, lane by lane.
+// Delegate i serves the elements i, i + count, i + 2 count, ...: neighbours have different delegates, so that
+// rising and falling rows, too, have their best elements behind different ones.
 template <class Order, class Bits>
 void find_delegates(const Order& order, const Bits* elements, int64_t count, int64_t depth, Bits* delegates) {
-  for (int64_t i = 0; i < count; i += kLanes<Bits>, elements += depth * kLanes<Bits>) {
+  for (int64_t i = 0; i < count; i += kLanes<Bits>) {
     Bits best[kLanes<Bits>] = {};
-    raise_lanes(order, elements, depth, best);
+    raise_lanes(order, elements + i, depth, count, best);
     __builtin_memcpy(delegates + i, best, sizeof(best));
   }
 }
@@ -111,7 +112,7 @@ template <class Bits>
 Bits kth_by_pairs(const Bits* keys, int64_t count, int64_t k) {
   constexpr Bits kGreatest = static_cast<Bits>(~Bits{0});
   Vector<Bits> kth = kGreatest - Vector<Bits>{};
-  for (int64_t i = 0; i < count; i += kLanes<Bits>) {
+  for (int64_t i = 0; i < count; i += kVectorLanes<Bits>) {
     const Vector<Bits> mine = load_vector(keys + i);
     Vector<Bits> larger_ones = {};
     for (int64_t j = 0; j < count; ++j) {
@@ -120,7 +121,7 @@ Bits kth_by_pairs(const Bits* keys, int64_t count, int64_t k) {
     kth = (larger_ones < static_cast<Bits>(k)) & (mine < kth) ? mine : kth;
   }
   Bits smallest = kGreatest;
-  for (int lane = 0; lane < kLanes<Bits>; ++lane) smallest = smaller<Bits>(smallest, kth[lane]);
+  for (int lane = 0; lane < kVectorLanes<Bits>; ++lane) smallest = smaller<Bits>(smallest, kth[lane]);
   return smallest;
 }
 
@@ -154,9 +155,10 @@ bool raise_floor(Selection& selection, int64_t begin, int64_t end, int64_t deleg
     find_delegates(selection.order, selection.row + begin, delegates, depth, selection.delegates);
   }
   if (count_at_least(selection.delegates, delegates, selection.floor) < selection.k) return false;
-  expect_at_least(selection, delegates <= kMaxPairedDelegates
-                                 ? kth_by_pairs(selection.delegates, delegates, selection.k)
-                                 : find_cut(selection.delegates, delegates, selection.k, cut_slack(selection.k)));
+  expect_at_least(selection,
+                  delegates <= kMaxPairedDelegates
+                      ? kth_by_pairs(selection.delegates, delegates, selection.k)
+                      : find_cut(selection.delegates, delegates, selection.k, cut_slack(selection.k)));
   return true;
 }
 
@@ -202,7 +204,7 @@ void append_from_keys(Selection& selection, int64_t begin, int64_t end) {
   for (; begin < end && !selection.decided; begin += kStrip, keys += kStrip) {
     prefetch_strip(selection.row + begin, length);  // the next tile, or the next row
     Bits best[kLanes<Bits>] = {};
-    raise_lanes(Identity<Bits>{}, keys, kStrip / kLanes<Bits>, best);
+    raise_lanes(Identity<Bits>{}, keys, kStrip / kLanes<Bits>, kLanes<Bits>, best);
     if (!any_at_least(best, selection.floor)) continue;
     uint64_t hits = mask_at_least(keys, selection.floor);
     if (end - begin < kStrip) hits &= ~uint64_t{0} >> (kStrip - (end - begin));
@@ -231,7 +233,8 @@ void append_from_row(Selection& selection, int64_t begin, int64_t end) {
   if (begin == end || selection.decided) return;
   const int64_t rest = end - begin;
   find_keys(order, row + begin, rest, keys);
-  append_strip(selection, keys, mask_at_least(keys, selection.floor) & (~uint64_t{0} >> (kStrip - rest)), begin);
+  append_strip(selection, keys, mask_at_least(keys, selection.floor) & (~uint64_t{0} >> (kStrip - rest)),
+               begin);
 }
 
 // Steps 2 to 4. Returns whether the next tile should come here as well.

@@ -1,5 +1,6 @@
 // What the CPU algorithm offers for each level of vector instructions. select_rows.cpp is compiled once a
-// level, with the level's flags and GPUTOPK_CPU_LEVEL naming its namespace; topk_cpu.cpp picks one at run time.
+// level, with the level's flags and GPUTOPK_CPU_LEVEL naming its namespace; topk_cpu.cpp picks one at
+// run time.
 #pragma once
 
 #include <cstddef>
@@ -57,13 +58,16 @@ struct Kernel {
 
 // One for each level that was compiled. `wide`: with candidates of kWideCandidateBytes.
 namespace baseline {
-template <class Order> Kernel<Order> kernel(bool wide);
+template <class Order>
+Kernel<Order> kernel(bool wide);
 }
 namespace avx2 {
-template <class Order> Kernel<Order> kernel(bool wide);
+template <class Order>
+Kernel<Order> kernel(bool wide);
 }
 namespace avx512 {
-template <class Order> Kernel<Order> kernel(bool wide);
+template <class Order>
+Kernel<Order> kernel(bool wide);
 }
 
 }  // namespace gputopk::cpu

@@ -2,8 +2,8 @@
 // each worker's scratch lies. select_rows.cpp does the work.
 //
 //  1. With at least as many rows as threads, workers take rows, a few at a time, until none is left.
-//  2. With fewer rows, each row is cut into pieces, one a worker. Each worker collects its piece's candidates,
-//     then one worker a row moves them together and writes the best.
+//  2. With fewer rows, each row is cut into pieces, one a worker. Each worker collects its piece's
+//     candidates, then one worker a row moves them together and writes the best.
 #include "cpu/topk_cpu.h"
 
 #include <algorithm>
@@ -36,17 +36,14 @@ constexpr int64_t kKeptKeysPerWinner = 6;
 
 constexpr size_t kAlignment = 64;
 
+// The levels that CMakeLists.txt compiles, and the instruction sets that it gives them.
 Level detect_level() {
-#ifdef GPUTOPK_CPU_HAS_AVX512
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("bmi2")) {
-    return Level::kAvx512;
-  }
-#endif
-#ifdef GPUTOPK_CPU_HAS_AVX2
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2")) {
-    return Level::kAvx2;
-  }
+#ifdef __x86_64__
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  if (avx2) return avx512 ? Level::kAvx512 : Level::kAvx2;
 #endif
   return Level::kBaseline;
 }
@@ -62,10 +59,8 @@ const char* level_name(Level level) {
 template <class Order>
 Kernel<Order> kernel_for(Level level, bool wide) {
   switch (level) {
-#ifdef GPUTOPK_CPU_HAS_AVX512
+#ifdef __x86_64__
     case Level::kAvx512: return avx512::kernel<Order>(wide);
-#endif
-#ifdef GPUTOPK_CPU_HAS_AVX2
     case Level::kAvx2: return avx2::kernel<Order>(wide);
 #endif
     default: return baseline::kernel<Order>(wide);
@@ -96,7 +91,8 @@ Plan make_plan(const Problem& problem, int threads) {
 
   // As a double: with expanded rows the product may pass 2^63.
   const double work = static_cast<double>(problem.rows) * (problem.cols + kWorkPerWinner * problem.k);
-  const int64_t workers = static_cast<int64_t>(std::clamp<double>(work / kMinWorkPerWorker, 1, std::max(threads, 1)));
+  const int64_t workers =
+      static_cast<int64_t>(std::clamp<double>(work / kMinWorkPerWorker, 1, std::max(threads, 1)));
   const int64_t most_pieces = problem.cols / (kMinPiecePerWinner * problem.k);
   plan.pieces = std::clamp<int64_t>(workers / problem.rows, 1, std::max<int64_t>(most_pieces, 1));
   plan.workers = plan.pieces > 1 ? problem.rows * plan.pieces : std::min(workers, problem.rows);
@@ -133,8 +129,8 @@ struct Call {
   Piece piece(int64_t row, int64_t index) const {
     const char* const input = static_cast<const char*>(buffers.input);
     const int64_t length = (problem.cols + plan.pieces - 1) / plan.pieces;
-    return {input + row * problem.row_stride * sizeof(typename Order::Bits), std::min(index * length, problem.cols),
-            std::min((index + 1) * length, problem.cols), problem.k};
+    return {input + row * problem.row_stride * sizeof(typename Order::Bits),
+            std::min(index * length, problem.cols), std::min((index + 1) * length, problem.cols), problem.k};
   }
 
   Output output(int64_t row) const {
@@ -193,7 +189,9 @@ void run_tasks(Call<Order>& call, int64_t tasks, ParallelFor parallel_for) {
 
 }  // namespace
 
-size_t workspace_bytes(const Problem& problem, int threads) { return make_plan(problem, threads).total_bytes; }
+size_t workspace_bytes(const Problem& problem, int threads) {
+  return make_plan(problem, threads).total_bytes;
+}
 
 void topk(const Problem& problem, const Buffers& buffers, int threads, ParallelFor parallel_for) {
   const Plan plan = make_plan(problem, threads);
@@ -211,8 +209,9 @@ void topk(const Problem& problem, const Buffers& buffers, int threads, ParallelF
 
 const char* describe(const Problem& problem, int threads, char* text, size_t text_bytes) {
   const Plan plan = make_plan(problem, threads);
-  std::snprintf(text, text_bytes, "cpu: %s over %lld workers, %s vectors", plan.pieces == 1 ? "rows" : "parts of rows",
-                static_cast<long long>(plan.workers), level_name(detect_level()));
+  std::snprintf(text, text_bytes, "cpu: %s over %lld workers, %s vectors",
+                plan.pieces == 1 ? "rows" : "parts of rows", static_cast<long long>(plan.workers),
+                level_name(detect_level()));
   return text;
 }
 

@@ -9,7 +9,8 @@
 
 namespace gputopk::cpu {
 
-// Runs body(begin, end, context) over [begin, end) in chunks of at least `grain`, on the caller's thread pool.
+// Runs body(begin, end, context) over [begin, end) in chunks of at least `grain`, on the caller's thread
+// pool.
 using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain,
                              void (*body)(int64_t begin, int64_t end, void* context), void* context);
 

@@ -43,11 +43,17 @@ namespace {
 using tuning::kAirThreads;
 constexpr int kWarps = kAirThreads / 32;
 
+// A digit tells this many chunks of a row apart at most.
+constexpr int64_t kMostChunks = int64_t{1} << tuning::kAirMaxDigitBits;
+
 // What a pass over one row is told.
 template <class Word, class Index>
 struct Step {
   Selection<Word, Index> selection;
-  int64_t first, last;  // where in the row winners and candidates can be
+  // Where in the row winners and candidates can be: in [first, last), or, if chunk_shift is not 0, in those
+  // chunks of 2^chunk_shift elements, from the row's end, whose bit is set in the row's chunks.
+  int64_t first, last;
+  int chunk_shift;
   uint64_t stored;      // entries in the buffer that this pass reads; 0: it reads the row
   int source;           // that buffer, of two
   bool stores;          // this pass stores its candidates, in the other buffer
@@ -86,6 +92,7 @@ struct Params {
   // reads it.
   RowState<Word, Index>* states;
   Index* histogram;
+  uint32_t* chunks;  // kMostChunks bits a row
   CandidateBuffer<Bits, Index> buffers[2];
 
   __device__ CandidateBuffer<Bits, Index> buffer(int which, int64_t row) const {
@@ -143,9 +150,25 @@ __device__ void take_histogram(Index* row, Index* local, int bins) {
   for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += kAirThreads) from[i] = uint4{};
 }
 
+// Sets the bits of the chunks that hold an element with the target digit or a greater one.
+template <class Index>
+__device__ void mark_chunks(const Index* histogram, const Digit& digit, uint32_t target, uint32_t* chunks) {
+  const int count = 1 << digit.index_width;
+  for (int base = static_cast<int>(threadIdx.x) / 32 * 32; base < count; base += kAirThreads) {
+    const uint32_t chunk = base + threadIdx.x % 32;
+    bool wanted = false;
+    for (uint32_t key_part = target >> digit.index_width; key_part < 1u << digit.key_width; ++key_part) {
+      const uint32_t bin = key_part << digit.index_width | chunk;
+      wanted |= chunk < count && bin >= target && histogram[bin] > 0;
+    }
+    const unsigned bits = __ballot_sync(~0u, wanted);
+    if (threadIdx.x % 32 == 0) chunks[base / 32] = bits;
+  }
+}
+
 // The row's last block: finds the target digit of this pass and tells the next pass what to do.
 template <class Bits, class Index>
-__device__ void choose(const Params<Bits, Index>& params, int pass, Index* row_histogram, Index* local,
+__device__ void choose(const Params<Bits, Index>& params, int pass, int64_t row, Index* row_histogram, Index* local,
                        TargetDigitScratch<Index>& scratch, RowState<typename KeyWord<Bits>::type, Index>& state) {
   using Word = typename KeyWord<Bits>::type;
   const Digit digit = digit_of_pass(pass, params.digit_bits, 8 * sizeof(Bits), params.index_bits);
@@ -156,6 +179,12 @@ __device__ void choose(const Params<Bits, Index>& params, int pass, Index* row_h
   Selection<Word, Index> selection =
       pass == 1 ? Selection<Word, Index>::whole_row(params.k, params.cols) : now.selection;
   const TargetDigit<Index> target = find_target_digit(local, bins, selection.owed, scratch);
+  // The first digit with bits of the index tells in which chunks of the row what is wanted lies. Not worth
+  // the search where it has many bits of the key.
+  constexpr int kMostKeyBits = 5;
+  const bool by_chunk = digit.index_shift > 0 && digit.index_shift + digit.index_width == params.index_bits &&
+                        digit.key_width <= kMostKeyBits;
+  if (by_chunk) mark_chunks(local, digit, target.digit, params.chunks + row * kMostChunks / 32);
   if (threadIdx.x != 0) return;
 
   Step<Word, Index>& next = state.steps[(pass + 1) % 2];
@@ -167,7 +196,8 @@ __device__ void choose(const Params<Bits, Index>& params, int pass, Index* row_h
   const bool takes_all = selection.takes_all() && (params.early_stop || pass == params.passes);
   if (takes_all) state.final_pass = pass + 1;
   state.buffered = 0;
-  // Once the key is settled the rest of the order is the index, and the row need not be read beyond it.
+  // What the next pass need read: by chunks; then, the key being settled, a range of indices.
+  next.chunk_shift = by_chunk ? digit.index_shift : 0;
   next.first = 0;
   next.last = params.cols;
   if (digit.reaches_index() && selection.low.key == selection.top.key) {
@@ -199,7 +229,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   clear_histogram(histogram, bins);
   __syncthreads();
   visit_row<Reading::kOnceAhead>(
-      params.input + row * params.row_stride, params.cols, 0, params.cols, part, params.blocks_per_row,
+      params.input + row * params.row_stride, params.cols, part, params.blocks_per_row, AllTiles{},
       [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
         if (!valid) return 0;
 #pragma unroll
@@ -219,7 +249,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   add_up(histogram, row_histogram, bins);
   auto& state = params.states[row];
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
-    choose(params, 1, row_histogram, reinterpret_cast<Index*>(dynamic), scratch, state);
+    choose(params, 1, row, row_histogram, reinterpret_cast<Index*>(dynamic), scratch, state);
   }
 }
 
@@ -243,16 +273,20 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   const bool takes_all = pass == static_cast<int>(state.final_pass);
   const bool stores = step.stores;
   const int64_t stored = static_cast<int64_t>(step.stored);
-  const int64_t wanted = (stored + kBufferedPerBlock - 1) / kBufferedPerBlock;
-  const int parts = stored == 0 || wanted > params.blocks_per_row ? params.blocks_per_row : static_cast<int>(wanted);
+  const int64_t useful = (stored + kBufferedPerBlock - 1) / kBufferedPerBlock;
+  const int parts = stored == 0 || useful > params.blocks_per_row ? params.blocks_per_row : static_cast<int>(useful);
   if (part >= parts) return;
 
   const Digit digit = digit_of_pass(pass, params.digit_bits, Order::kBits, params.index_bits);
   const int bins = 1 << digit.width();
-  if (!takes_all) {
-    clear_histogram(histogram, bins);
-    __syncthreads();
+  if (!takes_all) clear_histogram(histogram, bins);
+  __shared__ uint32_t chunks[kIndexed ? kMostChunks / 32 : 1];
+  if (kIndexed && step.chunk_shift != 0) {
+    for (int i = static_cast<int>(threadIdx.x); i < kMostChunks / 32; i += kAirThreads) {
+      chunks[i] = params.chunks[row * kMostChunks / 32 + i];
+    }
   }
+  __syncthreads();
 
   const Extended low = step.selection.low, split = step.selection.split, top = step.selection.top;
   const Word key_span = top.key - low.key, candidate_span = split.key - low.key;
@@ -264,19 +298,44 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
                                          tuning::kAirStagedCandidates, params.buffer(1 - step.source, row),
                                          &state.buffered);
 
-  // One element, with its distance from the selection's least: counts or takes it. Called by whole warps.
+  const auto in_range = [&](Word distance, Index index) {
+    if (distance > key_span) return false;
+    if constexpr (kIndexed) {
+      const Extended x{static_cast<Word>(low.key + distance), static_cast<Index>(last_index - index)};
+      return !(x < low) && !(top < x);
+    }
+    return true;
+  };
+  // One element: takes or counts it. Called by whole warps.
   const auto sort_out = [&](Bits bits, Index index, bool valid) {
     const Word distance = static_cast<Word>(order(bits) - low.key);
     const Extended x{static_cast<Word>(low.key + distance), static_cast<Index>(last_index - index)};
-    bool in_range = valid && distance <= key_span;
-    if (kIndexed) in_range = in_range && !(x < low) && !(top < x);
-    const bool wins = in_range && (takes_all || (kIndexed ? split < x : distance > candidate_span));
+    const bool inside = valid && in_range(distance, index);
+    const bool wins = inside && (takes_all || (kIndexed ? split < x : distance > candidate_span));
     winners.push(wins, bits, index);
     if (takes_all) return;
-    const bool stays = in_range && !wins;
+    const bool stays = inside && !wins;
     if (stays) atomicAdd(histogram + digit.of(distance, static_cast<Index>(x.reversed - low.reversed)), 1u);
     candidates.push(stays && stores, bits, index);
   };
+  // Whether winners or candidates can be among the row's elements [first, last).
+  [[maybe_unused]] const int chunk_shift = step.chunk_shift;
+  [[maybe_unused]] const int64_t first_wanted = step.first, last_wanted = step.last;
+  const auto wanted = [&] {
+    if constexpr (!kIndexed) {
+      return AllTiles{};  // no digit has yet told where
+    } else {
+      return [=, chunks = &chunks[0]](int64_t first, int64_t last) {
+        if (chunk_shift == 0) return first < last_wanted && last > first_wanted;
+        const uint64_t lowest = static_cast<uint64_t>(last_index - static_cast<Index>(last - 1)) >> chunk_shift;
+        const uint64_t highest = static_cast<uint64_t>(last_index - static_cast<Index>(first)) >> chunk_shift;
+        for (uint64_t chunk = lowest; chunk <= highest; ++chunk) {
+          if (chunks[chunk / 32] >> (chunk % 32) & 1) return true;
+        }
+        return false;
+      };
+    }
+  }();
 
   const Bits* const input = params.input + row * params.row_stride;
   [[maybe_unused]] const int index_padding = 32 - params.index_bits;
@@ -285,12 +344,12 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     if (takes_all || stores) {
       // Few elements are in the selection: probe for them.
       visit_row<Reading::kOnce>(
-          input, params.cols, step.first, step.last, part, parts,
-          [&](const auto& elements, int64_t, bool valid) {
+          input, params.cols, part, parts, wanted,
+          [&](const auto& elements, int64_t index, bool valid) {
             uint32_t chosen = 0;
 #pragma unroll
             for (int i = 0; i < elements.kElements; ++i) {
-              if (distance(elements[i]) <= key_span) chosen |= 1u << i;
+              if (in_range(distance(elements[i]), static_cast<Index>(index + i))) chosen |= 1u << i;
             }
             return valid ? chosen : 0;
           },
@@ -311,7 +370,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     if (!kIndexed && !digit.reaches_index()) {
       // The usual digit, in the fewest instructions: what is no candidate has a bin beyond the last.
       visit_row<Reading::kOnce>(
-          input, params.cols, step.first, step.last, part, parts,
+          input, params.cols, part, parts, wanted,
           [&](const auto& elements, int64_t, bool valid) {
             uint32_t chosen = 0;
 #pragma unroll
@@ -327,7 +386,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
       return;
     }
     visit_row<Reading::kOnce>(
-        input, params.cols, step.first, step.last, part, parts,
+        input, params.cols, part, parts, wanted,
         [&](const auto& elements, int64_t index, bool valid) {
           uint32_t chosen = 0;
 #pragma unroll
@@ -383,7 +442,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   Index* const row_histogram = params.histogram + (row << params.digit_bits);
   add_up(histogram, row_histogram, bins);
   if (is_last_block(&state.arrived, parts)) {
-    choose(params, pass, row_histogram, reinterpret_cast<Index*>(histogram), scratch, state);
+    choose(params, pass, row, row_histogram, reinterpret_cast<Index*>(histogram), scratch, state);
   }
 }
 
@@ -395,6 +454,7 @@ size_t carve(const Config& config, const Problem& problem, void* base, Params<Bi
   params.states = workspace.take<RowState<typename KeyWord<Bits>::type, Index>>(problem.rows);
   params.histogram = workspace.take<Index>(problem.rows << config.digit_bits);
   zeroed_bytes = workspace.bytes();
+  params.chunks = workspace.take<uint32_t>(problem.rows * kMostChunks / 32);
   for (CandidateBuffer<Bits, Index>& buffer : params.buffers) {
     buffer.values = workspace.take<Bits>(problem.rows * config.buffer);
     buffer.indices = workspace.take<Index>(problem.rows * config.buffer);

@@ -8,8 +8,10 @@
 //   3. While the candidates are many, and more than are owed (early stop), the row is read again to count
 //      their next digit, and step 2 repeats.
 //   4. A last read writes the winners and lists the candidates that are left.
-//   5. Of the listed candidates those win that have fewer than `owed` better ones: counted one by one, which
-//      for a few is quicker than the digits that are left.
+//   5. Of the listed elements those win that have few enough better ones: counted one by one, which for a few
+//      is quicker than the digits that are left.
+// Where order is wanted and k is small, step 4 lists the winners too, and step 5, which knows every rank,
+// writes them in order. A row as short as the list is listed at once, and steps 1 to 4 are left out.
 //
 // Reads after the first come from L1 or L2 where the rows of all blocks in flight fit there. It loses to air.cu
 // where rows are fewer than the SMs and long, for each is bound to one SM.
@@ -39,8 +41,97 @@ struct Params {
   int64_t k;
   int digit_bits;
   int index_bits;
+  bool lists_row;      // the whole row is listed
+  bool lists_winners;  // winners are listed with the candidates
   WinnerWriter<Bits> output;
 };
+
+// Steps 1 to 4, by all threads of the block, which all follow the selection.
+template <class Order, class Word = typename KeyWord<typename Order::Bits>::type>
+__device__ void narrow_and_list(const Params<typename Order::Bits>& params, const Order& order,
+                                const typename Order::Bits* input, const WinnerWriter<typename Order::Bits>& output,
+                                uint32_t* histogram, TargetDigitScratch<uint32_t>& scratch,
+                                ExtendedKey<Word, Index>* list, uint32_t& written, uint32_t& listed,
+                                Selection<Word, Index>& selection) {
+  using Bits = typename Order::Bits;
+  using Extended = ExtendedKey<Word, Index>;
+  constexpr uint64_t kRanked = tuning::kAirBlockRanked;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+
+  // Step 1.
+  Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
+  clear_histogram(histogram, 1 << digit.width());
+  __syncthreads();
+  visit_row<Reading::kAgain>(
+      input, params.cols, /*part=*/0, /*parts=*/1, AllTiles{},
+      [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
+        if (!valid) return 0;
+#pragma unroll
+        for (int i = 0; i < elements.kElements; ++i) {
+          const Word key = order(elements[i]);
+          if constexpr (sizeof(Bits) == 1) {
+            atomicAdd(histogram + digit.of(key, last_index - static_cast<Index>(index) - i), 1u);
+          } else {  // a first digit is of the key alone
+            atomicAdd(histogram + (key >> digit.key_shift), 1u);
+          }
+        }
+        return 0;
+      },
+      [](Bits, int64_t, bool) {});
+  __syncthreads();  // all warps have counted
+
+  // Steps 2 and 3: every thread follows the selection.
+  for (int pass = 1;; ++pass) {
+    const TargetDigit<uint32_t> target =
+        find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
+    selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    if (selection.takes_all() || selection.candidates <= kRanked) break;
+
+    digit = digit_of_pass(pass + 1, params.digit_bits, Order::kBits, params.index_bits);
+    clear_histogram(histogram, 1 << digit.width());
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    const Word span = selection.split.key - selection.low.key;
+    visit_row<Reading::kAgain>(
+        input, params.cols, /*part=*/0, /*parts=*/1, AllTiles{},
+        [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
+#pragma unroll
+          for (int i = 0; i < elements.kElements; ++i) {
+            const Word distance = static_cast<Word>(order(elements[i]) - selection.low.key);
+            if (!valid || distance > span) continue;
+            const Index reversed = last_index - static_cast<Index>(index) - i;
+            const Extended x{static_cast<Word>(selection.low.key + distance), reversed};
+            if (x < selection.low || selection.split < x) continue;
+            atomicAdd(histogram + digit.of(distance, reversed - selection.low.reversed), 1u);
+          }
+          return 0;
+        },
+        [](Bits, int64_t, bool) {});
+    __syncthreads();  // all warps have counted
+  }
+
+  // Step 4.
+  const bool takes_all = selection.takes_all();
+  visit_row<Reading::kAgain>(
+      input, params.cols, /*part=*/0, /*parts=*/1, AllTiles{},
+      [&](const auto& elements, int64_t, bool valid) {
+        uint32_t chosen = 0;
+#pragma unroll
+        for (int i = 0; i < elements.kElements; ++i) {
+          if (order(elements[i]) >= selection.low.key) chosen |= 1u << i;
+        }
+        return valid ? chosen : 0;
+      },
+      [&](Bits bits, int64_t index, bool chosen) {
+        const Extended x{order(bits), last_index - static_cast<Index>(index)};
+        if (!chosen || x < selection.low) return;
+        if (!params.lists_winners && (takes_all || selection.split < x)) {
+          output.write(atomicAdd(&written, 1u), bits, index);
+        } else {
+          list[atomicAdd(&listed, 1u)] = x;
+        }
+      });
+  __syncthreads();  // the list is whole
+}
 
 template <class Order>
 __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlockResident)
@@ -48,102 +139,41 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  constexpr int kListed = tuning::kAirBlockListed;
   extern __shared__ uint32_t histogram[];
   __shared__ TargetDigitScratch<uint32_t> scratch;
-  __shared__ Extended list[kListed];
+  __shared__ Extended list[tuning::kAirBlockList];
   __shared__ uint32_t written, listed;
   const Index last_index = static_cast<Index>(params.cols - 1);
 
   for (int64_t row = blockIdx.x; row < params.rows; row += gridDim.x) {
     const Bits* const input = params.input + row * params.row_stride;
+    const WinnerWriter<Bits> output = params.output.row(row, params.k);
     auto selection = Selection<Word, Index>::whole_row(params.k, params.cols);
-
-    // Step 1.
-    Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
-    clear_histogram(histogram, 1 << digit.width());
     if (threadIdx.x == 0) written = listed = 0;
     __syncthreads();
-    visit_row<Reading::kAgain>(
-        input, params.cols, 0, params.cols, /*part=*/0, /*parts=*/1,
-        [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
-          if (!valid) return 0;
-#pragma unroll
-          for (int i = 0; i < elements.kElements; ++i) {
-            const Word key = order(elements[i]);
-            if constexpr (sizeof(Bits) == 1) {
-              atomicAdd(histogram + digit.of(key, last_index - static_cast<Index>(index) - i), 1u);
-            } else {  // a first digit is of the key alone
-              atomicAdd(histogram + (key >> digit.key_shift), 1u);
-            }
-          }
-          return 0;
-        },
-        [](Bits, int64_t, bool) {});
-    __syncthreads();  // all warps have counted
-
-    // Steps 2 and 3: every thread follows the selection.
-    for (int pass = 1;; ++pass) {
-      const TargetDigit<uint32_t> target =
-          find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
-      selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-      if (selection.takes_all() || selection.candidates <= kListed) break;
-
-      digit = digit_of_pass(pass + 1, params.digit_bits, Order::kBits, params.index_bits);
-      clear_histogram(histogram, 1 << digit.width());
-      __syncthreads();  // no thread counts into bins that another has yet to clear
-      const Word span = selection.split.key - selection.low.key;
-      visit_row<Reading::kAgain>(
-          input, params.cols, 0, params.cols, /*part=*/0, /*parts=*/1,
-          [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
-#pragma unroll
-            for (int i = 0; i < elements.kElements; ++i) {
-              const Word distance = static_cast<Word>(order(elements[i]) - selection.low.key);
-              if (!valid || distance > span) continue;
-              const Index reversed = last_index - static_cast<Index>(index) - i;
-              const Extended x{static_cast<Word>(selection.low.key + distance), reversed};
-              if (x < selection.low || selection.split < x) continue;
-              atomicAdd(histogram + digit.of(distance, reversed - selection.low.reversed), 1u);
-            }
-            return 0;
-          },
-          [](Bits, int64_t, bool) {});
-      __syncthreads();  // all warps have counted
+    if (params.lists_row) {
+      for (int i = static_cast<int>(threadIdx.x); i < params.cols; i += static_cast<int>(blockDim.x)) {
+        list[i] = {order(input[i]), last_index - i};
+      }
+      if (threadIdx.x == 0) listed = static_cast<uint32_t>(params.cols);
+      __syncthreads();  // the list is whole
+    } else {
+      narrow_and_list(params, order, input, output, histogram, scratch, list, written, listed, selection);
     }
 
-    // Step 4.
-    const WinnerWriter<Bits> output = params.output.row(row, params.k);
-    const bool takes_all = selection.takes_all();
-    visit_row<Reading::kAgain>(
-        input, params.cols, 0, params.cols, /*part=*/0, /*parts=*/1,
-        [&](const auto& elements, int64_t, bool valid) {
-          uint32_t chosen = 0;
-#pragma unroll
-          for (int i = 0; i < elements.kElements; ++i) {
-            if (order(elements[i]) >= selection.low.key) chosen |= 1u << i;
-          }
-          return valid ? chosen : 0;
-        },
-        [&](Bits bits, int64_t index, bool chosen) {
-          const Extended x{order(bits), last_index - static_cast<Index>(index)};
-          if (!chosen || x < selection.low) return;
-          if (takes_all || selection.split < x) {
-            output.write(atomicAdd(&written, 1u), bits, index);
-          } else {
-            list[atomicAdd(&listed, 1u)] = x;
-          }
-        });
-    __syncthreads();  // the list is whole
-
-    // Step 5. The winners of step 4 fill the places before these.
+    // Step 5. Written winners, if any, fill the places before these.
+    const int64_t before =
+        params.lists_row || params.lists_winners ? 0 : params.k - static_cast<int64_t>(selection.owed);
     const int candidates = static_cast<int>(listed);
     for (int i = static_cast<int>(threadIdx.x); i < candidates; i += static_cast<int>(blockDim.x)) {
       const Extended x = list[i];
       uint32_t better = 0;
+#pragma unroll 8
       for (int other = 0; other < candidates; ++other) better += x < list[other];
-      if (better >= selection.owed) continue;
+      const int64_t rank = before + better;
+      if (rank >= params.k) continue;
       const Index index = last_index - x.reversed;
-      output.write(params.k - static_cast<int64_t>(selection.owed) + better, input[index], index);
+      output.write(rank, input[index], index);
     }
     __syncthreads();  // the next row's counts and list replace these
   }
@@ -160,6 +190,8 @@ ErrorCode launch(const Config& config, const Problem& problem, const Buffers& bu
   params.k = problem.k;
   params.digit_bits = config.digit_bits;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+  params.lists_row = config.lists_row;
+  params.lists_winners = config.lists_winners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   const unsigned blocks = static_cast<unsigned>(std::min<int64_t>(problem.rows, 0x7FFFFFFF));
   select_row<Order><<<blocks, config.threads, sizeof(uint32_t) << config.digit_bits, stream>>>(params, order);

@@ -11,9 +11,11 @@ namespace gputopk::cuda::air_block {
 struct Config {
   int digit_bits;
   int threads;
+  bool lists_row;      // rank the whole row: cols <= tuning::kAirBlockList
+  bool lists_winners;  // rank the winners too, so that they are in order: a small k
 };
 
-// Leaves rows unordered. Needs no workspace.
+// Rows are ordered if winners, or whole rows, are listed. Needs no workspace.
 ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream);
 
 }  // namespace gputopk::cuda::air_block

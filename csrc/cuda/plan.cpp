@@ -61,8 +61,8 @@ air::Config air_config(const Problem& problem, const Device& device, const AirSt
 
 air_block::Config air_block_config(const Problem& problem, const Device& device, const AirStudy& study) {
   const bool few_rows = problem.rows <= device.sm_count;
-  const int per_thread =
-      few_rows ? tuning::kAirBlockFewRowsElementsPerThread : tuning::kAirBlockElementsPerThread;
+  int per_thread = few_rows ? tuning::kAirBlockFewRowsElementsPerThread : tuning::kAirBlockElementsPerThread;
+  if (few_rows && problem.cols <= tuning::kAirBlockList) per_thread = 1;
   air_block::Config config{};
   config.threads = tuning::kAirBlockMinThreads;
   while (config.threads < tuning::kAirBlockMaxThreads && config.threads * per_thread < problem.cols) {
@@ -75,14 +75,26 @@ air_block::Config air_block_config(const Problem& problem, const Device& device,
   config.digit_bits =
       std::min(most_bits, short_rows ? tuning::kAirBlockShortDigitBits : tuning::kAirBlockDigitBits);
   if (study.digit_bits > 0) config.digit_bits = study.digit_bits;
+  config.lists_row = few_rows && problem.cols <= tuning::kAirBlockList;
+  config.lists_winners = problem.sorted && problem.k <= (few_rows ? tuning::kAirBlockRankedWinnersFewRows
+                                                                  : tuning::kAirBlockRankedWinners);
   return config;
+}
+
+Plan block_plan(const Problem& problem, const Device& device, const AirStudy& study) {
+  const air_block::Config config = air_block_config(problem, device, study);
+  const bool in_order = config.lists_row || config.lists_winners || problem.k == 1;
+  return {problem, device, config, problem.sorted && !in_order};
+}
+
+Plan grid_plan(const Problem& problem, const Device& device, const AirStudy& study) {
+  return {problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
 }
 
 // Whether a row is better off with one block than with many.
 bool suits_one_block(const Problem& problem, const Device& device) {
   const bool many_rows = problem.rows >= 2 * device.sm_count;
-  return problem.cols * dtype_bytes(problem.dtype) <=
-         (many_rows ? tuning::kAirBlockMaxBytesManyRows : tuning::kAirBlockMaxBytes);
+  return problem.cols <= (many_rows ? tuning::kAirBlockMaxColsManyRows : tuning::kAirBlockMaxCols);
 }
 
 }  // namespace
@@ -99,19 +111,11 @@ Algorithm choose(const Problem&, const Device&) { return Algorithm::kAir; }
 
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
-  Plan plan{problem, device, {}, problem.sorted && problem.k > 1};
-  if (suits_one_block(problem, device)) {
-    plan.config = air_block_config(problem, device, {});
-  } else {
-    plan.config = air_config(problem, device, {});
-  }
-  return plan;
+  return suits_one_block(problem, device) ? block_plan(problem, device, {}) : grid_plan(problem, device, {});
 }
 
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study) {
-  Plan plan{problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
-  if (study.threads > 0) plan.config = air_block_config(problem, device, study);
-  return plan;
+  return study.threads > 0 ? block_plan(problem, device, study) : grid_plan(problem, device, study);
 }
 
 void describe(const Plan& plan, char* text, size_t text_bytes) {
@@ -126,12 +130,15 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
                                         config.digit_bits, static_cast<long long>(config.buffer));
                         },
                         [&](const air_block::Config& config) {
-                          std::snprintf(form, sizeof(form), "air: one block a row, %d threads, %d-bit digits",
-                                        config.threads, config.digit_bits);
+                          std::snprintf(form, sizeof(form), "air: one block a row, %d threads, %d-bit digits%s",
+                                        config.threads, config.digit_bits,
+                                        config.lists_row       ? ", rows ranked whole"
+                                        : config.lists_winners ? ", winners ranked"
+                                                               : "");
                         }},
              plan.config);
   std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs", form,
-                plan.order_rows ? "then order_rows" : "rows left as they are", static_cast<long long>(problem.rows),
+                plan.order_rows ? "then order_rows" : "no further step", static_cast<long long>(problem.rows),
                 static_cast<long long>(problem.cols), static_cast<long long>(problem.k), dtype_name(problem.dtype),
                 problem.largest ? "largest" : "smallest", problem.magnitude ? " by magnitude" : "",
                 plan.device.sm_count);

@@ -43,10 +43,10 @@ inline constexpr double kAirBlockOverheadTiles = 3;
 
 // ---- AIR with one block a row (air_block.cu) ----
 
-// One block takes a row of up to so many bytes; up to the larger bound where there are rows enough to give
+// One block takes a row of up to so many elements; up to the larger bound where there are rows enough to give
 // every SM two blocks.
-inline constexpr int64_t kAirBlockMaxBytes = 256 * 1024;
-inline constexpr int64_t kAirBlockMaxBytesManyRows = 1024 * 1024;
+inline constexpr int64_t kAirBlockMaxCols = 64 * 1024;
+inline constexpr int64_t kAirBlockMaxColsManyRows = 256 * 1024;
 // A block has a thread for so many elements, between the two bounds. Where rows are many, blocks are small
 // and several share an SM, so that one reads while another counts; where they are few, each block is all that
 // its SM has to do.
@@ -60,9 +60,16 @@ inline constexpr int kAirBlockResident = 3;  // an SM: 40 registers a thread
 inline constexpr int kAirBlockDigitBits = 12;
 inline constexpr int kAirBlockShortDigitBits = 9;
 inline constexpr int kAirBlockShortCols = 2048;
-// Candidates that are ranked against each other instead of by more digits: a tenth of a microsecond of
-// comparisons, where a digit takes ten times that.
-inline constexpr int kAirBlockListed = 128;
+// Candidates that are ranked against each other instead of by more digits: half a microsecond of comparisons,
+// where a digit takes more.
+inline constexpr int kAirBlockRanked = 128;
+// Winners that are ranked with them, which puts them in order: all that have room where a block has an SM to
+// itself, else as many as cost less than a launch.
+inline constexpr int kAirBlockRankedWinners = 32;
+inline constexpr int kAirBlockRankedWinnersFewRows = 128;
+// Where rows are few, rows of so many elements are ranked whole: one read, and no digit.
+inline constexpr int kAirBlockList = 256;
+static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
 
 // ---- Ordering k winners (order_rows.cu) ----
 

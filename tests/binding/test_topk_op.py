@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch._dynamo.testing
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 import torch_topk  # noqa: F401  registers the operator
 from tests import inputs, oracle
@@ -71,6 +72,16 @@ BAD = {
     "algorithm of 256": (lambda: topk(zeros(3, 7), 1, algorithm=256), ["algorithm", "256"]),
     "air on the cpu": (lambda: topk(zeros(3, 7), 1, algorithm=1), ["air", "CPU"]),
     "sort on the cpu": (lambda: topk(zeros(3, 7), 1, algorithm=6), ["sort", "CPU"]),
+    "air on the cpu, k = 0": (lambda: topk(zeros(3, 7), 0, algorithm=1), ["air", "CPU"]),
+    "air on the cpu, no rows": (lambda: topk(zeros(0, 7), 1, algorithm=1), ["air", "CPU"]),
+    "int32 indices of a long row": (
+        lambda: topk(zeros(1).expand(2**31), 1, index_dtype=torch.int32),
+        ["index_dtype", str(2**31)],
+    ),
+    "a dtype of neither torch.topk nor ours": (
+        lambda: topk(torch.empty(3, 7, dtype=torch.float8_e4m3fnuz), 1),
+        ["dtype"],
+    ),
     "index_dtype float": (lambda: topk(zeros(3, 7), 1, index_dtype=torch.float32), ["index_dtype"]),
     "index_dtype int16": (lambda: topk(zeros(3, 7), 1, index_dtype=torch.int16), ["index_dtype"]),
 }
@@ -89,12 +100,11 @@ def test_a_bad_argument_is_named_with_its_value_and_range(what):
 
 @pytest.mark.parametrize("what", BAD)
 def test_the_fake_refuses_what_the_operator_refuses(what):
-    """Algorithms apart: a fake tensor plans for another device."""
-    if "cpu" in what:
-        return
-    call, _ = BAD[what]
-    with FakeTensorMode(), pytest.raises((RuntimeError, IndexError)):
+    call, words = BAD[what]
+    with FakeTensorMode(), pytest.raises(RuntimeError) as caught:
         call()
+    for word in ["topk", *words]:
+        assert word.lower() in str(caught.value).lower(), str(caught.value)
 
 
 def test_layouts_without_strides_are_refused():
@@ -195,7 +205,17 @@ BAD_OUTS = {
     "values of another device": (
         lambda: zeros(3, 7),
         lambda x: {**outs((3, 4)), "values": torch.empty(3, 4, device="meta")},
-        ["device"],
+        ["Expected out tensor to have device cpu, but got meta instead"],
+    ),
+    "indices of another device": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "indices": torch.empty(3, 4, dtype=torch.int64, device="meta")},
+        ["Expected out tensor to have device cpu, but got meta instead"],
+    ),
+    "values of another device and indices of another dtype": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4), index_dtype=torch.int32), "values": torch.empty(3, 4, device="meta")},
+        ["Expected out tensor to have"],
     ),
     "expanded values": (
         lambda: zeros(3, 7),
@@ -334,7 +354,8 @@ def test_the_fake_gives_the_form_of_the_real_thing(dtype):
     bases = [
         (inputs.make("normal", 6, 20, dtype).view(2, 3, 20), -1, 4),
         (inputs.make("normal", 6, 20, dtype).view(2, 3, 20).permute(2, 0, 1), 0, 7),
-        (inputs.make("normal", 6, 20, dtype)[:, ::2], 0, 0),
+        (inputs.make("normal", 6, 20, dtype)[:, ::2], 0, 5),
+        (inputs.make("normal", 6, 20, dtype), 1, 0),
         (inputs.make("normal", 1, 1, dtype).view(()), 0, 1),
         (inputs.make("normal", 0, 3, dtype), 1, 2),
     ]
@@ -349,12 +370,51 @@ def test_the_fake_gives_the_form_of_the_real_thing(dtype):
                 assert got.stride() == like.stride() and not got.requires_grad
 
 
+@pytest.mark.parametrize(
+    ("shape", "k", "dim"), [((6, 10), 0, 0), ((0, 5, 7), 3, 1), ((4, 0, 6), 2, 0)], ids=str
+)
+def test_empty_results_have_the_strides_that_the_fake_says(shape, k, dim):
+    real, fake = topk(zeros(*shape), k, dim), topk(zeros(*shape).to("meta"), k, dim)
+    for got, like in zip(real, fake, strict=True):
+        assert got.shape == like.shape and got.stride() == like.stride()
+
+
 def test_the_out_variant_has_a_fake():
     with FakeTensorMode():
         out = outs((3, 4))
         assert topk.out(zeros(3, 7), 4, **out) is None
         with pytest.raises(RuntimeError):
             topk.out(zeros(3, 7), 5, **out)
+
+
+NEEDS_MEMORY = ("expanded", "overlapping", "over", "are the input", "one tensor")
+
+
+@pytest.mark.parametrize("what", [what for what in BAD_OUTS if not any(w in what for w in NEEDS_MEMORY)])
+@pytest.mark.parametrize("device", ["cpu", "meta"])
+def test_the_fake_refuses_the_outs_that_the_operator_refuses(what, device):
+    make_input, make_outs, words = BAD_OUTS[what]
+    if device == "meta" and "device" in what:
+        return
+    with FakeTensorMode():
+        tensor = make_input().to(device)
+        out = {name: t.to(device) if device == "meta" else t for name, t in make_outs(tensor).items()}
+        with pytest.raises(RuntimeError) as caught:
+            topk.out(tensor, 4, **out)
+    for word in words:
+        assert word in str(caught.value)
+
+
+@pytest.mark.parametrize("k", [0, 2])
+@pytest.mark.parametrize("rows", [3, 0, "symbol"])
+def test_the_fake_refuses_an_algorithm_that_no_gpu_runs(rows, k):
+    tensor = torch.empty(4 if rows == "symbol" else rows, 7, device="meta")
+    with FakeTensorMode(shape_env=ShapeEnv() if rows == "symbol" else None) as mode:
+        tensor = mode.from_tensor(tensor, static_shapes=rows != "symbol")
+        assert (rows == "symbol") == (type(tensor.shape[0]) is torch.SymInt)
+        topk(tensor, k, algorithm=1)
+        with pytest.raises(RuntimeError, match="bitonic cannot serve"):
+            topk(tensor, k, algorithm=4)
 
 
 # torch.compile and export.

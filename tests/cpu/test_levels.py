@@ -1,8 +1,8 @@
 """csrc/cpu by itself, at each level of vector instructions that this machine has.
 
-The library picks the highest level at run time, so that the others would never be tested here. Each is
-compiled alone and called through ctypes, with buffers of exactly the sizes asked for: once with canaries
-behind them, and once under the address and undefined-behaviour sanitizers.
+The library picks the highest level at run time, so that the others would never be tested here. Each gets a
+library that knows of no higher one, called through ctypes with buffers of exactly the sizes asked for: once
+with canaries behind them, and once under the address and undefined-behaviour sanitizers.
 """
 
 from __future__ import annotations
@@ -49,19 +49,32 @@ def has_level(level: str) -> bool:
     return not LEVELS[level][1] or (X86 and set(LEVELS[level][1]) <= cpu_flags())
 
 
-def build(folder: Path, level: str, *flags: str) -> Path:
-    """The CPU algorithm with this level and the baseline alone, so that it takes this level."""
-    objects = []
-    cpu = compiler.CSRC / "cpu"
-    for each in {"baseline", level}:
-        objects.append(folder / f"select_rows_{each}.o")
+def compile_levels(folder: Path, *flags: str) -> list[Path]:
+    """The object of each level that CMakeLists.txt would compile for this machine."""
+    source = compiler.CSRC / "cpu" / "select_rows.cpp"
+    return [
         compiler.compile_object(
-            cpu / "select_rows.cpp", objects[-1], f"-DGPUTOPK_CPU_LEVEL={each}", *LEVELS[each][0], *flags
+            source,
+            folder / f"select_rows_{level}.o",
+            f"-DGPUTOPK_CPU_LEVEL={level}",
+            *LEVELS[level][0],
+            *flags,
         )
-    chosen = [] if level == "baseline" else [f"-DGPUTOPK_CPU_HAS_{level.upper()}"]
-    for source in (cpu / "topk_cpu.cpp", HERE / "topk_cpu_probe.cpp"):
-        objects.append(compiler.compile_object(source, folder / f"{source.stem}.o", *chosen, *flags))
-    return compiler.link_shared(objects, folder / "probe.so", *flags)
+        for level in LEVELS
+        if X86 or level == "baseline"
+    ]
+
+
+def build(folder: Path, level: str, levels: list[Path], *flags: str) -> Path:
+    """The CPU algorithm of all `levels`, on a CPU that seems to have nothing beyond `level`."""
+    higher = list(LEVELS)[list(LEVELS).index(level) + 1 :]
+    hidden = " ".join(need for name in higher for need in LEVELS[name][1] if need not in LEVELS[level][1])
+    pretend = f'-D__builtin_cpu_supports(name)=(!__builtin_strstr("{hidden}", name))'
+    objects = [
+        compiler.compile_object(source, folder / f"{source.stem}.o", pretend, *flags)
+        for source in (compiler.CSRC / "cpu" / "topk_cpu.cpp", HERE / "topk_cpu_probe.cpp")
+    ]
+    return compiler.link_shared([*levels, *objects], folder / "probe.so", *flags)
 
 
 class Probe:
@@ -127,12 +140,17 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
         )
 
 
+@pytest.fixture(scope="module")
+def levels(tmp_path_factory) -> list[Path]:
+    return compile_levels(tmp_path_factory.mktemp("levels"))
+
+
 @pytest.fixture(scope="module", params=LEVELS)
-def probe(request, tmp_path_factory) -> Probe:
+def probe(request, levels, tmp_path_factory) -> Probe:
     level = request.param
     if not has_level(level):
         pytest.skip(f"this CPU has no {level}")
-    probe = Probe(build(tmp_path_factory.mktemp(level), level))
+    probe = Probe(build(tmp_path_factory.mktemp(level), level, levels))
     assert f"{level} vectors" in probe.describe()
     return probe
 
@@ -204,14 +222,19 @@ print("clean")
 """
 
 
+@pytest.fixture(scope="module")
+def sanitized_levels(tmp_path_factory) -> list[Path]:
+    return compile_levels(tmp_path_factory.mktemp("sanitized"), *SANITIZE)
+
+
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_sanitizers_have_nothing_to_report(level, tmp_path):
+def test_the_sanitizers_have_nothing_to_report(level, sanitized_levels, tmp_path):
     runtimes = [runtime_library("libasan.so"), runtime_library("libubsan.so")]
     if None in runtimes:
         pytest.skip("the compiler has no sanitizer runtimes")
     if not has_level(level):
         pytest.skip(f"this CPU has no {level}")
-    library = build(tmp_path, level, *SANITIZE)
+    library = build(tmp_path, level, sanitized_levels, *SANITIZE)
     environment = {
         **os.environ,
         "LD_PRELOAD": ":".join(runtimes),

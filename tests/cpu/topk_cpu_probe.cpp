@@ -32,8 +32,8 @@ extern "C" int64_t probe_workspace_bytes(const int64_t* numbers, int threads) {
   return static_cast<int64_t>(gputopk::cpu::workspace_bytes(make_problem(numbers), threads));
 }
 
-extern "C" void probe_topk(const int64_t* numbers, int threads, const void* input, void* values, void* indices,
-                           void* workspace) {
+extern "C" void probe_topk(const int64_t* numbers, int threads, const void* input, void* values,
+                           void* indices, void* workspace) {
   gputopk::Buffers buffers;
   buffers.input = input;
   buffers.values = values;

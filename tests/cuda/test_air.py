@@ -24,9 +24,11 @@ FLAGS = [
     {"largest": largest, "sorted": order, "magnitude": magnitude}
     for largest, order, magnitude in itertools.product((True, False), repeat=3)
 ]
-# Bytes of a row around which the plan changes, and the k beyond which winners are ordered in another way.
-BLOCK_BYTES = tuning.number("kAirBlockMaxBytes")
-SWITCH_BYTES = [BLOCK_BYTES // 4, BLOCK_BYTES, 2 * BLOCK_BYTES]
+# Sizes of a row around which the plan changes, and the k beyond which winners are ordered in another way.
+SWITCH_COLS = [
+    tuning.number(name)
+    for name in ("kAirBlockList", "kAirBlockShortCols", "kAirBlockMaxCols", "kAirBlockMaxColsManyRows")
+]
 ORDER_K = tuning.number("kOrderBlockMaxK")
 
 
@@ -91,11 +93,11 @@ def test_the_gpu_gives_the_bits_of_the_cpu(device, dtype):
 @pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64], ids=oracle.name_of
 )
-@pytest.mark.parametrize("row_bytes", SWITCH_BYTES)
-def test_rows_around_the_switch_points_are_answered_exactly(device, row_bytes, dtype, algorithm):
+@pytest.mark.parametrize("switch_cols", SWITCH_COLS)
+def test_rows_around_the_switch_points_are_answered_exactly(device, switch_cols, dtype, algorithm):
     for step in (-3, -1, 0, 1, 3):
-        cols = row_bytes // dtype.itemsize + step
-        for rows, name in ((1, "normal"), (3, "few_distinct"), (150, "ten_bit_prefix")):
+        cols = switch_cols + step
+        for rows, name in ((1, "normal"), (3, "few_distinct"), (300, "ten_bit_prefix")):
             tensor = inputs.make(name, rows, cols, dtype, device, seed=cols)
             for k in (1, 2047, ORDER_K - 1, ORDER_K, ORDER_K + 1):
                 check(tensor, min(k, cols), algorithm, sorted=k % 2 == 1)
@@ -109,7 +111,9 @@ def test_every_short_width_is_answered_exactly(device, largest):
             check(tensor, k, largest=largest)
 
 
-@pytest.mark.parametrize("k", [31, 32, 33, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097, 20_000, 99_999])
+@pytest.mark.parametrize(
+    "k", [31, 32, 33, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4095, 4096, 4097, 20_000, 99_999]
+)
 def test_k_at_its_edges_is_answered_exactly(device, k):
     for name in ("normal", "few_distinct"):
         tensor = inputs.make(name, 3, 100_003, torch.float32, device)
@@ -275,18 +279,19 @@ def test_concurrent_streams_and_threads_do_not_disturb_each_other(device):
 STUDIES = [
     {},
     *({"digit_bits": bits} for bits in range(4, 15)),
-    *({"blocks_per_row": blocks} for blocks in (1, 2, 3, 31, 132, 264, 8 * 132)),
+    *({"blocks": blocks} for blocks in (1, 2, 3, 31, 132, 264, 8 * 132)),
     {"adaptive": False},
     {"early_stop": False},
-    {"adaptive": False, "early_stop": False, "digit_bits": 8, "blocks_per_row": 5},
-    {"early_stop": False, "digit_bits": 11, "blocks_per_row": 17},
+    {"adaptive": False, "early_stop": False, "digit_bits": 8, "blocks": 5},
+    {"early_stop": False, "digit_bits": 11, "blocks": 17},
+    *({"threads": threads, "digit_bits": bits} for threads in (64, 512) for bits in (4, 9, 11)),
 ]
 
 
 @pytest.mark.parametrize("study", STUDIES, ids=str)
 def test_every_form_of_air_is_answered_exactly(device, study):
     sms = torch.cuda.get_device_properties(device).multi_processor_count
-    if study.get("blocks_per_row", 0) > 8 * sms:
+    if study.get("blocks", 0) > 8 * sms:
         pytest.skip("more blocks than this GPU is asked for")
     for rows, cols in ((1, 1), (3, 100), (40, 5000), (2, 300_007)):
         for dtype in (torch.uint8, torch.bfloat16, torch.float32, torch.int64):
@@ -297,9 +302,9 @@ def test_every_form_of_air_is_answered_exactly(device, study):
                     oracle.assert_topk_on_device(result, tensor, k, largest, order)
 
 
-@pytest.mark.parametrize("study", [{"digit_bits": 3}, {"digit_bits": 15}, {"blocks_per_row": -1}], ids=str)
+@pytest.mark.parametrize("study", [{"digit_bits": 3}, {"digit_bits": 15}, {"blocks": -1}, {"threads": 96}], ids=str)
 def test_a_form_that_air_cannot_take_is_refused(device, study):
-    with pytest.raises(RuntimeError, match=f"_air: {next(iter(study))} must be in"):
+    with pytest.raises(RuntimeError, match=f"_air: {next(iter(study))} must be"):
         torch.ops.gputopk._air(torch.zeros(3, 70_000, device=device), 5, **study)
 
 

@@ -13,6 +13,7 @@ from tests import oracle, tuning
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
 NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air")]
+SMS = 132  # of the GPU that a meta tensor is planned for
 SHAPES = [(1, 1), (1, 100), (3, 4096), (32, 50257), (1, 1 << 20), (1, 1 << 28), (100_000, 256), (7, 33_333)]
 
 
@@ -43,11 +44,11 @@ def test_a_plan_depends_on_sizes_alone(shape):
         {},
         {"largest": False},
         {"magnitude": True},
-        {"sorted": False},
         {"index_dtype": torch.int32},
     ):
         assert form(meta(*shape), 1, **flags) == want, flags
     assert form(meta(*shape, dtype=torch.int32), 1) == want
+    assert form(meta(*shape), 1, sorted=False) == want.removesuffix(", winners ranked")
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
@@ -65,9 +66,10 @@ def test_auto_and_air_are_one_plan_while_air_is_alone():
 
 @pytest.mark.parametrize("algorithm", NOT_YET, ids=lambda a: a.name)
 @pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
-def test_an_algorithm_that_cannot_serve_is_refused_with_its_reason(call, algorithm):
+@pytest.mark.parametrize(("rows", "k"), [(3, 5), (3, 0), (0, 5)])
+def test_an_algorithm_that_cannot_serve_is_refused_with_its_reason(call, algorithm, rows, k):
     with pytest.raises(RuntimeError) as caught:
-        call(meta(3, 4096), 5, algorithm=int(algorithm))
+        call(meta(rows, 4096), k, algorithm=int(algorithm))
     message = str(caught.value)
     assert algorithm.name in message and "topk" in message
     assert len(message.splitlines()[0]) > len(algorithm.name) + 20, f"no reason: {message}"
@@ -100,25 +102,29 @@ def blocks_a_row(*shape: int, dtype: torch.dtype = torch.float32) -> int:
 
 
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
-def test_a_row_that_one_block_can_hold_goes_to_one_block(dtype):
-    most = tuning.number("kAirBlockMaxBytes") // dtype.itemsize
-    for rows in (1, 1000):
+def test_a_row_that_one_block_can_take_goes_to_one_block(dtype):
+    few, many = tuning.number("kAirBlockMaxCols"), tuning.number("kAirBlockMaxColsManyRows")
+    for rows, most in ((1, few), (2 * SMS - 1, few), (2 * SMS, many), (1000, many)):
         for cols in (1, most - 1, most):
             assert "one block a row" in plan(meta(rows, cols, dtype=dtype), 1)
         assert "one block a row" not in plan(meta(rows, most + 1, dtype=dtype), 1)
 
 
 def test_one_long_row_takes_the_whole_gpu_and_many_rows_share_it():
-    sms = 132
-    assert blocks_a_row(1, 1 << 28) >= sms
+    assert blocks_a_row(1, 1 << 28) >= SMS
     assert blocks_a_row(100_000, 1 << 16) == 1
     for rows in (2, 8, 64, 512, 4096):
         # Two blocks an SM and no fewer than one; beyond, a few to even out the last wave.
-        assert sms // (2 * rows) <= blocks_a_row(rows, 1 << 22) <= max(4 * sms // rows, 4), rows
+        assert SMS // (2 * rows) <= blocks_a_row(rows, 1 << 22) <= max(4 * SMS // rows, 4), rows
 
 
-def test_only_sorted_rows_of_two_winners_or_more_are_ordered():
-    for cols in (1000, 1 << 20):
-        assert "then order_rows" in plan(meta(3, cols), 2)
-        assert "then order_rows" not in plan(meta(3, cols), 1)
-        assert "then order_rows" not in plan(meta(3, cols), 2, sorted=False)
+def test_winners_are_ordered_where_sorted_and_not_ranked_already():
+    few, many = tuning.number("kAirBlockRankedWinnersFewRows"), tuning.number("kAirBlockRankedWinners")
+    for rows, cols, most in ((3, 1000, few), (1000, 1000, many), (3, 1 << 20, 1)):
+        for k, ordered in ((1, False), (most, False), (most + 1, True)):
+            assert ("then order_rows" in plan(meta(rows, cols), k)) == ordered
+            assert "then order_rows" not in plan(meta(rows, cols), k, sorted=False)
+    whole = tuning.number("kAirBlockList")
+    assert "then order_rows" not in plan(meta(3, whole), whole)
+    assert "then order_rows" in plan(meta(3, whole + 1), whole)
+    assert "then order_rows" in plan(meta(1000, whole), whole)

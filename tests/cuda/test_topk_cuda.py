@@ -161,3 +161,22 @@ def test_another_current_device_does_not_matter(device):
 def test_the_plan_names_the_gpus_algorithm(device):
     tensor = torch.empty(3, 100_000, device=device)
     assert torch.ops.gputopk._plan(tensor, 5).split(":")[0] in [a.name for a in torch_topk.Algorithm]
+
+
+def test_out_of_memory_is_torchs_exception_and_later_calls_are_right(device):
+    endless = torch.zeros(1, 7, device=device).expand(2**38, 7)
+    for call in (lambda: torch_topk.topk(endless, 2), lambda: torch_topk.topk(endless[:, ::2], 2)):
+        with pytest.raises(torch.OutOfMemoryError, match=r"cannot allocate \d{12,} bytes on cuda:"):
+            call()
+        tensor = inputs.make("few_distinct", 4, 5000, torch.float32, device)
+        oracle.assert_topk(torch_topk.topk(tensor, 5), tensor, 5)
+
+
+def test_outs_of_another_device_are_refused(device):
+    tensor = torch.zeros(3, 7, device=device)
+    out = {"values": torch.zeros(3, 2), "indices": torch.zeros(3, 2, dtype=torch.int64, device=device)}
+    words = f"Expected out tensor to have device {device}, but got cpu instead"
+    with pytest.raises(RuntimeError, match=words):
+        topk.out(tensor, 2, **out)
+    with pytest.raises(RuntimeError, match=f"device cpu, but got {device} instead"):
+        topk.out(tensor.cpu(), 2, **out)

@@ -61,6 +61,7 @@ BAD = {
     "values of another dtype": lambda topk: topk(X, 2, out=(OUT[0].double(), OUT[1])),
     "indices of another dtype": lambda topk: topk(X, 2, out=(OUT[0], OUT[1].int())),
     "values of another device": lambda topk: topk(X, 2, out=(OUT[0].to("meta"), OUT[1])),
+    "indices of another device": lambda topk: topk(X, 2, out=(OUT[0], OUT[1].to("meta"))),
     "out is one tensor": lambda topk: topk(X, 2, out=OUT[0]),
     "out is three tensors": lambda topk: topk(X, 2, out=(*OUT, OUT[1])),
     "out with grad": lambda topk: topk(X, 2, out=(OUT[0].clone().requires_grad_(), OUT[1])),
@@ -205,10 +206,38 @@ def test_empty_outs_are_resized_in_silence_and_others_with_torchs_warning():
         assert all(category is UserWarning and "resized" in words for category, words in ours), ours
 
 
+def test_outs_that_are_refused_keep_their_shapes():
+    for values, indices in (
+        (torch.zeros(5), torch.zeros(5, dtype=torch.int32)),
+        (torch.zeros(5, dtype=torch.float64), torch.zeros(5, dtype=torch.int64)),
+        (torch.zeros(5), torch.zeros(5, dtype=torch.int64, device="meta")),
+    ):
+        with warnings.catch_warnings(), pytest.raises(RuntimeError, match="Expected out tensor"):
+            warnings.simplefilter("error")
+            torch_topk.topk(X, 2, out=(values, indices))
+        assert values.shape == indices.shape == (5,)
+
+
 def test_outs_of_a_result_may_be_used_again():
     result = torch_topk.topk(X, 2)
     torch_topk.topk(-X, 2, out=result)
     oracle.assert_topk(result, -X, 2)
+
+
+# Memory.
+
+
+def test_out_of_memory_is_torchs_exception_and_later_calls_are_right():
+    endless = torch.zeros(1, 7).expand(2**48, 7)
+    for call in (
+        lambda: torch_topk.topk(endless, 2),
+        lambda: torch_topk.topk(endless.T, 2, 0),
+        lambda: torch_topk.topk(endless[:, ::2], 2),  # needs a copy of the input
+        lambda: torch_topk.topk(endless.detach().requires_grad_(), 2),
+    ):
+        with pytest.raises(torch.OutOfMemoryError, match=r"cannot allocate \d{16,} bytes on cpu"):
+            call()
+        oracle.assert_topk(torch_topk.topk(X, 2), X, 2)
 
 
 # Gradients.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/tuning.h"
 
@@ -72,6 +73,46 @@ __device__ Vector<Bits> load_vector(const Bits* source) {
   }
 }
 
+// The `wanted` of a reader that reads all tiles.
+struct AllTiles {};
+
+// Walks the tiles of one part: every `parts`-th from `part` on, those that are wanted. A warp asks for 32 at
+// a time, a lane each, so that passing over most of a row costs little.
+template <class WantsTile>
+class TileWalk {
+ public:
+  __device__ TileWalk(int64_t tiles, int part, int parts, WantsTile wants)
+      : tiles_(tiles), parts_(parts), next_(part), wants_(wants) {}
+
+  // Called by whole warps. False when no tile is left.
+  __device__ bool next(int64_t& tile) {
+    if constexpr (std::is_same_v<WantsTile, AllTiles>) {
+      tile = next_;
+      next_ += parts_;
+      return tile < tiles_;
+    } else {
+      while (pending_ == 0) {
+        if (next_ >= tiles_) return false;
+        asked_ = next_;
+        const int64_t own = asked_ + static_cast<int64_t>(threadIdx.x % 32) * parts_;
+        pending_ = __ballot_sync(~0u, own < tiles_ && wants_(own));
+        next_ += int64_t{32} * parts_;
+      }
+      tile = asked_ + static_cast<int64_t>(__ffs(static_cast<int>(pending_)) - 1) * parts_;
+      pending_ &= pending_ - 1;
+      return true;
+    }
+  }
+
+ private:
+  int64_t tiles_;
+  int parts_;
+  int64_t next_;
+  int64_t asked_ = 0;
+  uint32_t pending_ = 0;
+  WantsTile wants_;
+};
+
 // Element number `at` of several vectors, by selects: a register array has no run-time index.
 template <class Bits, int kVectors>
 __device__ Bits element_of(const Vector<Bits> (&vectors)[kVectors], int at) {
@@ -101,17 +142,17 @@ constexpr int64_t tile_elements(int threads) {
 }
 
 // Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row. Tiles of
-// blockDim.x * kUnroll vectors go to the parts in turn, so that a crowded region is shared by all; tiles
-// wholly outside [first, last) may be left out.
+// blockDim.x * kUnroll vectors go to the parts in turn, so that a crowded region is shared by all.
 //
+//   wanted(first, last) says whether a tile of the elements [first, last) need be read.
 //   probe(elements, index, valid) sees every element once, in a Vector or a Single, with the index of the
 //     first, and says by a bit each which to visit. Unrolled: what is done for all elements belongs here.
 //     `valid` is false where a lane has none.
 //   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
 //     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
-template <Reading kReading, class Bits, class Probe, class Visit>
-__device__ void visit_row(const Bits* row, int64_t cols, int64_t first, int64_t last, int part, int parts,
-                          Probe&& probe, Visit&& visit) {
+template <Reading kReading, class Bits, class Wanted, class Probe, class Visit>
+__device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
+                          Visit&& visit) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   const RowShape<Bits> shape(row, cols);
@@ -120,8 +161,6 @@ __device__ void visit_row(const Bits* row, int64_t cols, int64_t first, int64_t 
   const int64_t tile_elements = int64_t{distance} * kVectors;
   const int64_t end = cols - shape.tail;  // of the whole vectors
   const int64_t tiles = (end - shape.head + tile_elements - 1) / tile_elements;
-  const int64_t first_tile = first <= shape.head ? 0 : (first - shape.head) / tile_elements;
-  const int64_t last_tile = last <= shape.head ? 0 : min(tiles, (last - shape.head - 1) / tile_elements + 1);
   const auto begin_of = [&](int64_t tile) {
     return shape.head + tile * tile_elements + static_cast<int>(threadIdx.x) * kElements;
   };
@@ -138,21 +177,37 @@ __device__ void visit_row(const Bits* row, int64_t cols, int64_t first, int64_t 
     }
   };
 
+  const auto wants_tile = [&] {
+    if constexpr (std::is_same_v<std::decay_t<Wanted>, AllTiles>) {
+      return AllTiles{};
+    } else {
+      return [=](int64_t tile) {
+        const int64_t tile_begin = shape.head + tile * tile_elements;
+        return wanted(tile_begin, min(tile_begin + tile_elements, end));
+      };
+    }
+  }();
+  TileWalk walk(tiles, part, parts, wants_tile);
+  // Ahead: the next tile's loads are under way while this tile is looked at.
   constexpr bool kAhead = kReading == Reading::kOnceAhead;
-  [[maybe_unused]] Vector<Bits> next[kVectors] = {};
-  if (kAhead && first_tile + part < last_tile) load(first_tile + part, next);
-  for (int64_t tile = first_tile + part; tile < last_tile; tile += parts) {
+  [[maybe_unused]] Vector<Bits> ahead[kVectors] = {};
+  int64_t tile = 0;
+  bool more = walk.next(tile);
+  if (kAhead && more) load(tile, ahead);
+  while (more) {
+    const int64_t current = tile;
+    more = walk.next(tile);
     Vector<Bits> loaded[kVectors] = {};
     if constexpr (kAhead) {
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) loaded[v] = next[v];
-      if (tile + parts < last_tile) load(tile + parts, next);
+      for (int v = 0; v < kVectors; ++v) loaded[v] = ahead[v];
+      if (more) load(tile, ahead);
     } else {
-      load(tile, loaded);
+      load(current, loaded);
     }
-    const int64_t begin = begin_of(tile);
+    const int64_t begin = begin_of(current);
     uint32_t chosen = 0;
-    if (tile < tiles - 1) {
+    if (current < tiles - 1) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         chosen |= probe(loaded[v], begin + v * distance, true) << (v * kElements);
