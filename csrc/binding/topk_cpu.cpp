@@ -5,8 +5,6 @@
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 
-#include <unistd.h>
-
 #include "binding/canonical.h"
 #include "binding/check.h"
 
@@ -23,13 +21,7 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_
   STABLE_TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, body, context));
 }
 
-// A forked child has none of the threads of its parent's pool, though the pool believes so, and would wait
-// for them for ever: there, one thread does it all.
-const pid_t loaded_by = getpid();
-
-int usable_threads() {
-  return getpid() == loaded_by ? static_cast<int>(torch::stable::get_num_threads()) : 1;
-}
+int usable_threads() { return in_forked_child() ? 1 : static_cast<int>(torch::stable::get_num_threads()); }
 
 void run(const Request& request, const Tensor& values, const Tensor& indices) {
   const int threads = usable_threads();

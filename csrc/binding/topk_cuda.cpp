@@ -15,19 +15,26 @@
 namespace gputopk::binding {
 namespace {
 
-// Asked of the driver once a device: the answer never changes.
+int attribute_of(int32_t index, cudaDeviceAttr attribute) {
+  int value = 0;
+  const cudaError_t error = cudaDeviceGetAttribute(&value, attribute, index);
+  check(error == cudaSuccess, "gputopk::topk: CUDA device ", index, ": ", cudaGetErrorString(error));
+  return value;
+}
+
+// Asked of the driver once a device: the answers never change.
 cuda::Device device_of(int32_t index) {
-  static std::array<std::atomic<int>, 64> sm_counts;
-  cuda::Device device;
-  if (index < 0 || index >= static_cast<int32_t>(sm_counts.size())) return device;
-  int sm_count = sm_counts[index].load(std::memory_order_relaxed);
-  if (sm_count == 0) {
-    const cudaError_t error = cudaDeviceGetAttribute(&sm_count, cudaDevAttrMultiProcessorCount, index);
-    check(error == cudaSuccess, "gputopk::topk: CUDA device ", index, ": ", cudaGetErrorString(error));
-    sm_counts[index].store(sm_count, std::memory_order_relaxed);
+  static std::array<std::atomic<int64_t>, 64> known;  // 0: not yet
+  constexpr int64_t kUnit = 1000;
+  const bool cached = index >= 0 && index < static_cast<int32_t>(known.size());
+  int64_t both = cached ? known[index].load(std::memory_order_relaxed) : 0;
+  if (both == 0) {
+    const int capability = 10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) +
+                           attribute_of(index, cudaDevAttrComputeCapabilityMinor);
+    both = capability * kUnit + attribute_of(index, cudaDevAttrMultiProcessorCount);
+    if (cached) known[index].store(both, std::memory_order_relaxed);
   }
-  device.sm_count = sm_count;
-  return device;
+  return {static_cast<int>(both % kUnit), static_cast<int>(both / kUnit)};
 }
 
 cuda::Stream current_stream(int32_t device_index) {

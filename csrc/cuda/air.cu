@@ -226,6 +226,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   const Index last_index = static_cast<Index>(params.cols - 1);
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  wait_for_kernel_before();
   clear_histogram(histogram, bins);
   __syncthreads();
   visit_row<Reading::kOnceAhead>(
@@ -267,6 +268,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
 
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  wait_for_kernel_before();
   auto& state = params.states[row];
   const Step<Word, Index>& step = state.steps[pass % 2];
   if (state.final_pass != 0 && pass > static_cast<int>(state.final_pass)) return;
@@ -497,8 +499,9 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   const size_t fused_bytes = kWarps * kWarpStageBytes<Bits, Index> + histogram_bytes;
   static std::atomic<uint64_t> allowed_first, allowed_key, allowed_indexed;
   if ((error = allow_shared_memory(first_pass<Order, Index>, histogram_bytes, allowed_first)) != cudaSuccess) return error;
-  first_pass<Order, Index><<<blocks, kAirThreads, histogram_bytes, stream>>>(params, order);
-  if ((error = cudaGetLastError()) != cudaSuccess) return error;
+  error = launch_ahead(/*ahead=*/false, first_pass<Order, Index>, blocks, kAirThreads, histogram_bytes, stream, params,
+                       order);  // the workspace must be zero first
+  if (error != cudaSuccess) return error;
 
   for (int pass = 2; pass <= params.passes + 1; ++pass) {
     const Digit before = digit_of_pass(pass - 1, config.digit_bits, Order::kBits, params.index_bits);
@@ -506,8 +509,8 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
     const auto kernel = indexed ? fused_pass<Order, Index, true> : fused_pass<Order, Index, false>;
     auto& allowed = indexed ? allowed_indexed : allowed_key;
     if ((error = allow_shared_memory(kernel, fused_bytes, allowed)) != cudaSuccess) return error;
-    kernel<<<blocks, kAirThreads, fused_bytes, stream>>>(params, order, pass);
-    if ((error = cudaGetLastError()) != cudaSuccess) return error;
+    error = launch_ahead(config.launches_ahead, kernel, blocks, kAirThreads, fused_bytes, stream, params, order, pass);
+    if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
 }

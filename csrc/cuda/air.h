@@ -13,6 +13,7 @@ struct Config {
   int digit_bits;   // of every digit but the last
   int64_t buffer;   // candidates a row that can be stored between passes
   bool adaptive;    // store them only where that saves reading; off only for the paper's ablation
+  bool launches_ahead;  // a pass's blocks may start while the pass before ends
   bool early_stop;  // stop when all candidates are winners; off only for the paper's ablation
 };
 

@@ -55,6 +55,7 @@ air::Config air_config(const Problem& problem, const Device& device, const AirSt
                                                                    tuning::kAirMinBuffer))
                                  : problem.cols;
   config.adaptive = study.adaptive;
+  config.launches_ahead = device.compute_capability >= 90;
   config.early_stop = study.early_stop;
   return config;
 }

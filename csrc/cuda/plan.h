@@ -14,6 +14,7 @@ namespace gputopk::cuda {
 // What a plan depends on of a GPU. The default is the one that the numbers were measured on.
 struct Device {
   int sm_count = 132;
+  int compute_capability = 90;  // ten times the major number and the minor
 };
 
 struct Plan {

@@ -302,7 +302,9 @@ def test_every_form_of_air_is_answered_exactly(device, study):
                     oracle.assert_topk_on_device(result, tensor, k, largest, order)
 
 
-@pytest.mark.parametrize("study", [{"digit_bits": 3}, {"digit_bits": 15}, {"blocks": -1}, {"threads": 96}], ids=str)
+@pytest.mark.parametrize(
+    "study", [{"digit_bits": 3}, {"digit_bits": 15}, {"blocks": -1}, {"threads": 96}], ids=str
+)
 def test_a_form_that_air_cannot_take_is_refused(device, study):
     with pytest.raises(RuntimeError, match=f"_air: {next(iter(study))} must be"):
         torch.ops.gputopk._air(torch.zeros(3, 70_000, device=device), 5, **study)

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <utility>
 
 namespace gputopk::cuda {
 
@@ -31,5 +32,33 @@ cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64
   if (error == cudaSuccess && device < 64) allowed.fetch_or(bit, std::memory_order_relaxed);
   return error;
 }
+
+// Launches a kernel whose blocks may start while the kernel before it ends, which hides most of a launch's
+// cost. The kernel must call wait_for_kernel_before. Only on GPUs that have it (compute capability 9.0).
+template <class... Parameters, class... Arguments>
+cudaError_t launch_ahead(bool ahead, void (*kernel)(Parameters...), unsigned blocks, unsigned threads, size_t shared_bytes,
+                         cudaStream_t stream, Arguments&&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = ahead ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+}
+
+#ifdef __CUDACC__
+// Before it, nothing that the kernel before wrote may be read, nor anything that it reads written.
+__device__ inline void wait_for_kernel_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();  // the next kernel's blocks may be placed, and wait in turn
+  cudaGridDependencySynchronize();
+#endif
+}
+#endif
 
 }  // namespace gputopk::cuda
