@@ -12,8 +12,8 @@ namespace {
 
 void check_algorithm(const Request& request) {
   const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
-  check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm), " cannot serve this: ",
-        reason);
+  check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm),
+        " cannot serve this: ", reason);
 }
 
 // A meta tensor has no GPU, so its plan is for the one that the numbers were measured on.
@@ -33,12 +33,14 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
   m.def(
-      "topk.out(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool magnitude=False, "
+      "topk.out(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
+      "magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0, Tensor(a!) values, Tensor(b!) indices) -> ()");
 
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(
-      "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool magnitude=False, "
+      "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
+      "magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0) -> str");
   // CUDA only. AIR along the last dimension, with parts of it off or other numbers: for the paper's ablations
   // and tuning studies. Over many blocks a row, or one block of so many threads. Zero is the plan's choice.

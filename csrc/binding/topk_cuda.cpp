@@ -48,14 +48,14 @@ void check_launch(cuda::ErrorCode error, const cuda::Plan& plan) {
   cudaGetLastError();  // not left for the next call to find
   char text[512];
   cuda::describe(plan, text, sizeof(text));
-  check(false, "gputopk::topk: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)), " (plan: ", text,
-        ")");
+  check(false, "gputopk::topk: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)),
+        " (plan: ", text, ")");
 }
 
 void check_algorithm(const Request& request) {
   const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
-  check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm), " cannot serve this: ",
-        reason);
+  check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm),
+        " cannot serve this: ", reason);
 }
 
 cuda::Plan make_plan(const Request& request) {
@@ -99,8 +99,8 @@ std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool 
         " elements is too long for one block, at most ", INT32_MAX);
   // The bins that one block can search: 32 a thread.
   const int64_t most_bits = threads == 0 ? 14 : bit_width(static_cast<uint64_t>(threads * 32 - 1));
-  check(digit_bits == 0 || (digit_bits >= 4 && digit_bits <= most_bits), "gputopk::_air: digit_bits must be in [4, ",
-        most_bits, "], or 0, but is ", digit_bits);
+  check(digit_bits == 0 || (digit_bits >= 4 && digit_bits <= most_bits),
+        "gputopk::_air: digit_bits must be in [4, ", most_bits, "], or 0, but is ", digit_bits);
   check(blocks >= 0 && blocks <= 8 * device.sm_count, "gputopk::_air: blocks must be in [0, ",
         8 * device.sm_count, "], but is ", blocks);
   cuda::AirStudy study;
@@ -128,7 +128,8 @@ void read_floor(Tensor self, Tensor scratch) {
   const cuda::ErrorCode error =
       cuda::read_floor(self.const_data_ptr(), static_cast<size_t>(self.numel()) * self.element_size(),
                        scratch.mutable_data_ptr(), device_of(device_index), current_stream(device_index));
-  check(error == 0, "gputopk::_read_floor: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
+  check(error == 0,
+        "gputopk::_read_floor: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
 }
 
 }  // namespace

@@ -51,7 +51,8 @@ struct KeyOrder {
 #endif
     constexpr Word kMagnitude = static_cast<Bits>(static_cast<Bits>(~Bits{0}) >> 1);
     // All ones where the value is negated.
-    const Word negate = static_cast<Word>(Word{0} - static_cast<Word>(static_cast<Word>(bits & signed_mask) >> (kBits - 1)));
+    const Word negate =
+        static_cast<Word>(Word{0} - static_cast<Word>(static_cast<Word>(bits & signed_mask) >> (kBits - 1)));
     const Word magnitude = kFloating ? static_cast<Word>(bits & kMagnitude) : static_cast<Word>(bits);
     // Sign and magnitude to two's complement, where -0 and +0 meet.
     Word key = static_cast<Word>(static_cast<Word>((magnitude ^ negate) - negate) + offset);
@@ -79,8 +80,10 @@ struct KeyOrder {
       const bool positive = by_magnitude ? low >= offset : low > offset;
       if (!positive && high >= offset) return false;
       // The patterns of the range's ends; negative values fall as their pattern grows.
-      const Word at_low = positive ? static_cast<Word>(low - offset) : static_cast<Word>(kSign + (offset - low));
-      const Word at_high = positive ? static_cast<Word>(high - offset) : static_cast<Word>(kSign + (offset - high));
+      const Word at_low =
+          positive ? static_cast<Word>(low - offset) : static_cast<Word>(kSign + (offset - low));
+      const Word at_high =
+          positive ? static_cast<Word>(high - offset) : static_cast<Word>(kSign + (offset - high));
       const bool key_rises = positive == (flip == 0);
       distance.mirror = key_rises ? Word{0} : kAll;
       distance.origin = static_cast<Word>((flip ? at_high : at_low) ^ distance.mirror);

@@ -89,10 +89,9 @@ constexpr int bit_width(uint64_t value) {
 constexpr bool is_floating(DType dtype) { return dtype >= DType::kFloat8E4M3; }
 
 constexpr const char* dtype_name(DType dtype) {
-  constexpr const char* kNames[] = {"bool",   "uint8", "int8",          "uint16",      "int16",
-                                    "uint32", "int32", "uint64",        "int64",       "float8_e4m3fn",
-                                    "float8_e5m2",     "float16",       "bfloat16",    "float32",
-                                    "float64"};
+  constexpr const char* kNames[] = {"bool",        "uint8",   "int8",     "uint16",  "int16",
+                                    "uint32",      "int32",   "uint64",   "int64",   "float8_e4m3fn",
+                                    "float8_e5m2", "float16", "bfloat16", "float32", "float64"};
   return kNames[static_cast<int>(dtype)];
 }
 

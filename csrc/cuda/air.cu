@@ -54,9 +54,9 @@ struct Step {
   // chunks of 2^chunk_shift elements, from the row's end, whose bit is set in the row's chunks.
   int64_t first, last;
   int chunk_shift;
-  uint64_t stored;      // entries in the buffer that this pass reads; 0: it reads the row
-  int source;           // that buffer, of two
-  bool stores;          // this pass stores its candidates, in the other buffer
+  uint64_t stored;  // entries in the buffer that this pass reads; 0: it reads the row
+  int source;       // that buffer, of two
+  bool stores;      // this pass stores its candidates, in the other buffer
 };
 
 // One a row, all zero before the first pass.
@@ -168,8 +168,9 @@ __device__ void mark_chunks(const Index* histogram, const Digit& digit, uint32_t
 
 // The row's last block: finds the target digit of this pass and tells the next pass what to do.
 template <class Bits, class Index>
-__device__ void choose(const Params<Bits, Index>& params, int pass, int64_t row, Index* row_histogram, Index* local,
-                       TargetDigitScratch<Index>& scratch, RowState<typename KeyWord<Bits>::type, Index>& state) {
+__device__ void choose(const Params<Bits, Index>& params, int pass, int64_t row, Index* row_histogram,
+                       Index* local, TargetDigitScratch<Index>& scratch,
+                       RowState<typename KeyWord<Bits>::type, Index>& state) {
   using Word = typename KeyWord<Bits>::type;
   const Digit digit = digit_of_pass(pass, params.digit_bits, 8 * sizeof(Bits), params.index_bits);
   const int bins = 1 << digit.width();
@@ -202,7 +203,8 @@ __device__ void choose(const Params<Bits, Index>& params, int pass, int64_t row,
   next.last = params.cols;
   if (digit.reaches_index() && selection.low.key == selection.top.key) {
     const uint64_t last_index = static_cast<uint64_t>(params.cols - 1);
-    next.first = static_cast<int64_t>(last_index - min(static_cast<uint64_t>(selection.top.reversed), last_index));
+    next.first =
+        static_cast<int64_t>(last_index - min(static_cast<uint64_t>(selection.top.reversed), last_index));
     next.last = static_cast<int64_t>(last_index - selection.low.reversed) + 1;
   }
   // To store what is most of a short read saves nothing.
@@ -276,7 +278,8 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   const bool stores = step.stores;
   const int64_t stored = static_cast<int64_t>(step.stored);
   const int64_t useful = (stored + kBufferedPerBlock - 1) / kBufferedPerBlock;
-  const int parts = stored == 0 || useful > params.blocks_per_row ? params.blocks_per_row : static_cast<int>(useful);
+  const int parts =
+      stored == 0 || useful > params.blocks_per_row ? params.blocks_per_row : static_cast<int>(useful);
   if (part >= parts) return;
 
   const Digit digit = digit_of_pass(pass, params.digit_bits, Order::kBits, params.index_bits);
@@ -329,7 +332,8 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     } else {
       return [=, chunks = &chunks[0]](int64_t first, int64_t last) {
         if (chunk_shift == 0) return first < last_wanted && last > first_wanted;
-        const uint64_t lowest = static_cast<uint64_t>(last_index - static_cast<Index>(last - 1)) >> chunk_shift;
+        const uint64_t lowest =
+            static_cast<uint64_t>(last_index - static_cast<Index>(last - 1)) >> chunk_shift;
         const uint64_t highest = static_cast<uint64_t>(last_index - static_cast<Index>(first)) >> chunk_shift;
         for (uint64_t chunk = lowest; chunk <= highest; ++chunk) {
           if (chunks[chunk / 32] >> (chunk % 32) & 1) return true;
@@ -341,7 +345,8 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
 
   const Bits* const input = params.input + row * params.row_stride;
   [[maybe_unused]] const int index_padding = 32 - params.index_bits;
-  // Reads the row. `distance(bits)` is of the key from the selection's least, and beyond `key_span` outside it.
+  // Reads the row. `distance(bits)` is of the key from the selection's least, and beyond `key_span` outside
+  // it.
   const auto read_row = [&](const auto& distance) {
     if (takes_all || stores) {
       // Few elements are in the selection: probe for them.
@@ -364,7 +369,8 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
       atomicAdd(histogram + (counted ? bin : static_cast<uint32_t>(bins)), 1u);
     };
     const auto wins_by_key = [&](Word of_element) {
-      return static_cast<Word>(of_element - candidate_span - 1) < static_cast<Word>(key_span - candidate_span);
+      return static_cast<Word>(of_element - candidate_span - 1) <
+             static_cast<Word>(key_span - candidate_span);
     };
     const auto push_winner = [&](Bits bits, int64_t index, bool chosen) {
       winners.push(chosen, bits, static_cast<Index>(index));
@@ -498,8 +504,10 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   const size_t histogram_bytes = (sizeof(Index) << config.digit_bits) + kUncountedBytes;
   const size_t fused_bytes = kWarps * kWarpStageBytes<Bits, Index> + histogram_bytes;
   static std::atomic<uint64_t> allowed_first, allowed_key, allowed_indexed;
-  if ((error = allow_shared_memory(first_pass<Order, Index>, histogram_bytes, allowed_first)) != cudaSuccess) return error;
-  error = launch_ahead(/*ahead=*/false, first_pass<Order, Index>, blocks, kAirThreads, histogram_bytes, stream, params,
+  if ((error = allow_shared_memory(first_pass<Order, Index>, histogram_bytes, allowed_first)) != cudaSuccess)
+    return error;
+  error = launch_ahead(/*ahead=*/false, first_pass<Order, Index>, blocks, kAirThreads, histogram_bytes,
+                       stream, params,
                        order);  // the workspace must be zero first
   if (error != cudaSuccess) return error;
 
@@ -509,7 +517,8 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
     const auto kernel = indexed ? fused_pass<Order, Index, true> : fused_pass<Order, Index, false>;
     auto& allowed = indexed ? allowed_indexed : allowed_key;
     if ((error = allow_shared_memory(kernel, fused_bytes, allowed)) != cudaSuccess) return error;
-    error = launch_ahead(config.launches_ahead, kernel, blocks, kAirThreads, fused_bytes, stream, params, order, pass);
+    error = launch_ahead(config.launches_ahead, kernel, blocks, kAirThreads, fused_bytes, stream, params,
+                         order, pass);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -10,11 +10,11 @@ namespace gputopk::cuda::air {
 
 struct Config {
   int blocks_per_row;
-  int digit_bits;   // of every digit but the last
-  int64_t buffer;   // candidates a row that can be stored between passes
-  bool adaptive;    // store them only where that saves reading; off only for the paper's ablation
+  int digit_bits;       // of every digit but the last
+  int64_t buffer;       // candidates a row that can be stored between passes
+  bool adaptive;        // store them only where that saves reading; off only for the paper's ablation
   bool launches_ahead;  // a pass's blocks may start while the pass before ends
-  bool early_stop;  // stop when all candidates are winners; off only for the paper's ablation
+  bool early_stop;      // stop when all candidates are winners; off only for the paper's ablation
 };
 
 size_t workspace_bytes(const Config& config, const Problem& problem);

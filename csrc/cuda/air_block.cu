@@ -13,8 +13,8 @@
 // Where order is wanted and k is small, step 4 lists the winners too, and step 5, which knows every rank,
 // writes them in order. A row as short as the list is listed at once, and steps 1 to 4 are left out.
 //
-// Reads after the first come from L1 or L2 where the rows of all blocks in flight fit there. It loses to air.cu
-// where rows are fewer than the SMs and long, for each is bound to one SM.
+// Reads after the first come from L1 or L2 where the rows of all blocks in flight fit there. It loses to
+// air.cu where rows are fewer than the SMs and long, for each is bound to one SM.
 
 #include "cuda/air_block.h"
 
@@ -49,10 +49,10 @@ struct Params {
 // Steps 1 to 4, by all threads of the block, which all follow the selection.
 template <class Order, class Word = typename KeyWord<typename Order::Bits>::type>
 __device__ void narrow_and_list(const Params<typename Order::Bits>& params, const Order& order,
-                                const typename Order::Bits* input, const WinnerWriter<typename Order::Bits>& output,
-                                uint32_t* histogram, TargetDigitScratch<uint32_t>& scratch,
-                                ExtendedKey<Word, Index>* list, uint32_t& written, uint32_t& listed,
-                                Selection<Word, Index>& selection) {
+                                const typename Order::Bits* input,
+                                const WinnerWriter<typename Order::Bits>& output, uint32_t* histogram,
+                                TargetDigitScratch<uint32_t>& scratch, ExtendedKey<Word, Index>* list,
+                                uint32_t& written, uint32_t& listed, Selection<Word, Index>& selection) {
   using Bits = typename Order::Bits;
   using Extended = ExtendedKey<Word, Index>;
   constexpr uint64_t kRanked = tuning::kAirBlockRanked;
@@ -180,7 +180,8 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
 }
 
 template <class Order>
-ErrorCode launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order, Stream stream) {
+ErrorCode launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+                 Stream stream) {
   using Bits = typename Order::Bits;
   Params<Bits> params{};
   params.input = static_cast<const Bits*>(buffers.input);

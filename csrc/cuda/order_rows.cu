@@ -61,7 +61,8 @@ struct Params {
     return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
       using Bits = typename decltype(order)::Bits;
       const Bits inverted = static_cast<Bits>(~order(static_cast<const Bits*>(from_values)[at]));
-      const Entry row_part = static_cast<Entry>(row) << (8 * sizeof(Bits) - 1) << 1;  // a shift by 64 is undefined
+      const Entry row_part = static_cast<Entry>(row)
+                             << (8 * sizeof(Bits) - 1) << 1;  // a shift by 64 is undefined
       return static_cast<Entry>((row_part | inverted) << index_bits | static_cast<Entry>(index));
     });
   }
@@ -144,8 +145,9 @@ ErrorCode run_rank(const Params& params, Stream stream) {
   static std::atomic<uint64_t> allowed;
   const cudaError_t error = allow_shared_memory(rank_entries<Entry>, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
-  rank_entries<Entry><<<static_cast<unsigned>(problem.rows * blocks_per_row), kRankThreads, shared_bytes, stream>>>(
-      params, blocks_per_row);
+  rank_entries<Entry>
+      <<<static_cast<unsigned>(problem.rows * blocks_per_row), kRankThreads, shared_bytes, stream>>>(
+          params, blocks_per_row);
   return cudaGetLastError();
 }
 
@@ -175,7 +177,8 @@ struct MergeShape {
 };
 
 template <class Entry, int kCapacity>
-__global__ void __launch_bounds__(MergeShape<Entry, kCapacity>::kThreads* MergeShape<Entry, kCapacity>::kSorters)
+__global__ void __launch_bounds__(
+    MergeShape<Entry, kCapacity>::kThreads* MergeShape<Entry, kCapacity>::kSorters)
     merge_entries(Params params, int rows_per_sorter) {
   using Shape = MergeShape<Entry, kCapacity>;
   extern __shared__ __align__(16) unsigned char dynamic[];
@@ -193,7 +196,8 @@ __global__ void __launch_bounds__(MergeShape<Entry, kCapacity>::kThreads* MergeS
     for (int i = 0; i < Shape::kItems; ++i) {
       // Any arrangement will do before the sort: this one reads coalesced.
       const int at = i * Shape::kThreads + thread;
-      entries[i] = at < count ? params.entry<Entry>(first_row * k + at, at / k) : static_cast<Entry>(~Entry{0});
+      entries[i] =
+          at < count ? params.entry<Entry>(first_row * k + at, at / k) : static_cast<Entry>(~Entry{0});
     }
     typename Shape::Sort(storage[sorter]).Sort(entries, Less{});
 #pragma unroll

@@ -12,6 +12,7 @@ size_t workspace_bytes(const Problem& problem);
 
 // Reads rows x k unordered winners, `values` and `indices` in the dtypes of the outputs, and fills
 // buffers.values and buffers.indices.
-ErrorCode run(const Problem& problem, const void* values, const void* indices, const Buffers& buffers, Stream stream);
+ErrorCode run(const Problem& problem, const void* values, const void* indices, const Buffers& buffers,
+              Stream stream);
 
 }  // namespace gputopk::cuda::order_rows

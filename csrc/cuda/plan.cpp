@@ -31,7 +31,8 @@ int air_blocks_per_row(const Problem& problem, const Device& device) {
   double best_cost = 0;
   for (int64_t blocks = 1; blocks <= std::min(tiles, resident); ++blocks) {
     const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
-    const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + tuning::kAirBlockOverheadTiles);
+    const double cost =
+        waves * (static_cast<double>(divide_up(tiles, blocks)) + tuning::kAirBlockOverheadTiles);
     if (blocks == 1 || cost < best_cost) {
       best = static_cast<int>(blocks);
       best_cost = cost;
@@ -51,8 +52,8 @@ air::Config air_config(const Problem& problem, const Device& device, const AirSt
   config.blocks_per_row = study.blocks > 0 ? study.blocks : air_blocks_per_row(problem, device);
   config.digit_bits =
       study.digit_bits > 0 ? study.digit_bits : air_digit_bits(problem.cols / config.blocks_per_row);
-  config.buffer = study.adaptive ? std::min(problem.cols, std::max(problem.cols / tuning::kAirAlpha,
-                                                                   tuning::kAirMinBuffer))
+  config.buffer = study.adaptive ? std::min(problem.cols,
+                                            std::max(problem.cols / tuning::kAirAlpha, tuning::kAirMinBuffer))
                                  : problem.cols;
   config.adaptive = study.adaptive;
   config.launches_ahead = device.compute_capability >= 90;
@@ -122,27 +123,28 @@ Plan make_air_study(const Problem& problem, const Device& device, const AirStudy
 void describe(const Plan& plan, char* text, size_t text_bytes) {
   const Problem& problem = plan.problem;
   char form[160];
-  std::visit(Overloaded{[&](const air::Config& config) {
-                          const int bits = 8 * dtype_bytes(problem.dtype) +
-                                           bit_width(static_cast<uint64_t>(problem.cols - 1));
-                          std::snprintf(form, sizeof(form),
-                                        "air: %d blocks a row, %d passes of %d-bit digits, buffer of %lld",
-                                        config.blocks_per_row, static_cast<int>(divide_up(bits, config.digit_bits)),
-                                        config.digit_bits, static_cast<long long>(config.buffer));
-                        },
-                        [&](const air_block::Config& config) {
-                          std::snprintf(form, sizeof(form), "air: one block a row, %d threads, %d-bit digits%s",
-                                        config.threads, config.digit_bits,
-                                        config.lists_row       ? ", rows ranked whole"
-                                        : config.lists_winners ? ", winners ranked"
-                                                               : "");
-                        }},
-             plan.config);
+  std::visit(
+      Overloaded{[&](const air::Config& config) {
+                   const int bits =
+                       8 * dtype_bytes(problem.dtype) + bit_width(static_cast<uint64_t>(problem.cols - 1));
+                   std::snprintf(form, sizeof(form),
+                                 "air: %d blocks a row, %d passes of %d-bit digits, buffer of %lld",
+                                 config.blocks_per_row, static_cast<int>(divide_up(bits, config.digit_bits)),
+                                 config.digit_bits, static_cast<long long>(config.buffer));
+                 },
+                 [&](const air_block::Config& config) {
+                   std::snprintf(form, sizeof(form), "air: one block a row, %d threads, %d-bit digits%s",
+                                 config.threads, config.digit_bits,
+                                 config.lists_row       ? ", rows ranked whole"
+                                 : config.lists_winners ? ", winners ranked"
+                                                        : "");
+                 }},
+      plan.config);
   std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs", form,
                 plan.order_rows ? "then order_rows" : "no further step", static_cast<long long>(problem.rows),
-                static_cast<long long>(problem.cols), static_cast<long long>(problem.k), dtype_name(problem.dtype),
-                problem.largest ? "largest" : "smallest", problem.magnitude ? " by magnitude" : "",
-                plan.device.sm_count);
+                static_cast<long long>(problem.cols), static_cast<long long>(problem.k),
+                dtype_name(problem.dtype), problem.largest ? "largest" : "smallest",
+                problem.magnitude ? " by magnitude" : "", plan.device.sm_count);
 }
 
 }  // namespace gputopk::cuda

@@ -13,7 +13,8 @@ constexpr int kThreads = 512;
 constexpr int kBlocksPerSm = 4;
 constexpr int kLoads = 8;  // in flight a thread
 
-__global__ void __launch_bounds__(kThreads) read_once(const uint4* input, int64_t vectors, uint32_t* scratch) {
+__global__ void __launch_bounds__(kThreads)
+    read_once(const uint4* input, int64_t vectors, uint32_t* scratch) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   uint32_t most = 0;

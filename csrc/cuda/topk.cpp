@@ -9,14 +9,16 @@ namespace gputopk::cuda {
 namespace {
 
 // The visits below take the step by its config's type, which is the algorithm.
-size_t step_bytes(const air::Config& config, const Problem& problem) { return air::workspace_bytes(config, problem); }
+size_t step_bytes(const air::Config& config, const Problem& problem) {
+  return air::workspace_bytes(config, problem);
+}
 size_t step_bytes(const air_block::Config&, const Problem&) { return 0; }
 
 ErrorCode run_step(const air::Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
   return air::run(config, problem, buffers, stream);
 }
 ErrorCode run_step(const air_block::Config& config, const Problem& problem, const Buffers& buffers,
-                     Stream stream) {
+                   Stream stream) {
   return air_block::run(config, problem, buffers, stream);
 }
 
@@ -37,7 +39,8 @@ struct Memory {
     }
     size_t step_bytes_needed =
         std::visit([&](const auto& config) { return step_bytes(config, problem); }, plan.config);
-    if (plan.order_rows) step_bytes_needed = std::max(step_bytes_needed, order_rows::workspace_bytes(problem));
+    if (plan.order_rows)
+      step_bytes_needed = std::max(step_bytes_needed, order_rows::workspace_bytes(problem));
     step = workspace.take<char>(static_cast<int64_t>(step_bytes_needed));
     bytes = workspace.bytes();
   }

@@ -36,8 +36,8 @@ cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64
 // Launches a kernel whose blocks may start while the kernel before it ends, which hides most of a launch's
 // cost. The kernel must call wait_for_kernel_before. Only on GPUs that have it (compute capability 9.0).
 template <class... Parameters, class... Arguments>
-cudaError_t launch_ahead(bool ahead, void (*kernel)(Parameters...), unsigned blocks, unsigned threads, size_t shared_bytes,
-                         cudaStream_t stream, Arguments&&... arguments) {
+cudaError_t launch_ahead(bool ahead, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
+                         size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;

@@ -42,7 +42,10 @@ struct Vector {
     } else {
       constexpr int kPerWord = 4 / static_cast<int>(sizeof(Bits));
       const int word_index = i / kPerWord;
-      const uint32_t word = word_index == 0 ? words.x : word_index == 1 ? words.y : word_index == 2 ? words.z : words.w;
+      const uint32_t word = word_index == 0   ? words.x
+                            : word_index == 1 ? words.y
+                            : word_index == 2 ? words.z
+                                              : words.w;
       return static_cast<Bits>(word >> (i % kPerWord * 8 * static_cast<int>(sizeof(Bits))));
     }
   }
@@ -238,8 +241,8 @@ __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wa
   }
 }
 
-// The same for candidates that were stored with their indices, `count` of them: probe(bits, index, valid) says
-// whether to visit, and visit(bits, index, chosen) sees the chosen.
+// The same for candidates that were stored with their indices, `count` of them: probe(bits, index, valid)
+// says whether to visit, and visit(bits, index, chosen) sees the chosen.
 template <class Bits, class Index, class Probe, class Visit>
 __device__ void visit_candidates(const Bits* values, const Index* indices, int64_t count, int part, int parts,
                                  Probe&& probe, Visit&& visit) {

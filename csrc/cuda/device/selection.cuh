@@ -95,7 +95,8 @@ struct Selection {
 
   // Among the candidates, those whose digit is `target` stay candidates, those above it are winners.
   // `above` of them are, none beyond digit `highest`; `count` have the target digit.
-  __device__ void narrow(const Digit& digit, uint32_t target, uint32_t highest, uint64_t above, uint64_t count) {
+  __device__ void narrow(const Digit& digit, uint32_t target, uint32_t highest, uint64_t above,
+                         uint64_t count) {
     const Extended prefix = low;
     low = with_digit(prefix, digit, target, /*fill=*/false);
     split = with_digit(prefix, digit, target, /*fill=*/true);
