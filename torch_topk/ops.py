@@ -98,7 +98,13 @@ def topk(
     if not _is_served(input):
         return _topk_elsewhere(input, k, dim, largest, sorted, magnitude, index_dtype, out)
 
-    options: dict[str, Any] = {"magnitude": magnitude, "index_dtype": index_dtype, "algorithm": algorithm}
+    options: dict[str, Any] = {}  # those that are not the operator's defaults: parsing them takes microseconds
+    if magnitude:
+        options["magnitude"] = True
+    if index_dtype != torch.int64:
+        options["index_dtype"] = index_dtype
+    if algorithm != 0:
+        options["algorithm"] = algorithm
     if out is not None:
         return _topk_out(input, k, dim, largest, sorted, options, out)
     if _wants_gradient(input):
@@ -155,6 +161,8 @@ def _check_arguments(
 
 
 def _algorithm_number(algorithm: Algorithm | str | int) -> int:
+    if algorithm is Algorithm.auto:
+        return 0
     if isinstance(algorithm, str):
         try:
             return Algorithm[algorithm].value
@@ -168,14 +176,13 @@ def _algorithm_number(algorithm: Algorithm | str | int) -> int:
 
 
 def _is_served(input: Tensor) -> bool:
-    kind = input.device.type
-    return kind == "cpu" or kind == "meta" or (kind == "cuda" and has_cuda)
+    return input.is_cpu or (input.is_cuda and has_cuda) or input.is_meta
 
 
 def _wants_gradient(input: Tensor) -> bool:
     if input.requires_grad and torch.is_grad_enabled():
         return True
-    return not torch.compiler.is_compiling() and forward_ad._current_level >= 0
+    return forward_ad._current_level >= 0 and not torch.compiler.is_compiling()
 
 
 def _topk_out(
@@ -193,7 +200,7 @@ def _topk_out(
             "topk(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
         )
-    dtypes = (input.dtype, options["index_dtype"])
+    dtypes = (input.dtype, options.get("index_dtype", torch.int64))
     if (values.dtype, indices.dtype) == dtypes and values.device == indices.device == input.device:
         shape = _result_shape(input, k, dim)
         for tensor in (values, indices):
