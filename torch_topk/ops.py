@@ -98,7 +98,7 @@ def topk(
     if not _is_served(input):
         return _topk_elsewhere(input, k, dim, largest, sorted, magnitude, index_dtype, out)
 
-    options: dict[str, Any] = {}  # those that are not the operator's defaults: parsing them takes microseconds
+    options: dict[str, Any] = {}  # what differs from the defaults: parsing the rest takes microseconds
     if magnitude:
         options["magnitude"] = True
     if index_dtype != torch.int64:
