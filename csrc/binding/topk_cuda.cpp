@@ -6,8 +6,9 @@
 #include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
 
+#include <algorithm>
 #include <array>
-#include <atomic>
+#include <mutex>
 
 #include "binding/canonical.h"
 #include "binding/check.h"
@@ -18,23 +19,27 @@ namespace {
 int attribute_of(int32_t index, cudaDeviceAttr attribute) {
   int value = 0;
   const cudaError_t error = cudaDeviceGetAttribute(&value, attribute, index);
+  if (error != cudaSuccess) cudaGetLastError();  // not left for the next call to find
   check(error == cudaSuccess, "gputopk::topk: CUDA device ", index, ": ", cudaGetErrorString(error));
   return value;
 }
 
 // Asked of the driver once a device: the answers never change.
 cuda::Device device_of(int32_t index) {
-  static std::array<std::atomic<int64_t>, 64> known;  // 0: not yet
-  constexpr int64_t kUnit = 1000;
-  const bool cached = index >= 0 && index < static_cast<int32_t>(known.size());
-  int64_t both = cached ? known[index].load(std::memory_order_relaxed) : 0;
-  if (both == 0) {
-    const int capability = 10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) +
-                           attribute_of(index, cudaDevAttrComputeCapabilityMinor);
-    both = capability * kUnit + attribute_of(index, cudaDevAttrMultiProcessorCount);
-    if (cached) known[index].store(both, std::memory_order_relaxed);
-  }
-  return {static_cast<int>(both % kUnit), static_cast<int>(both / kUnit)};
+  struct Known {
+    std::once_flag asked;
+    cuda::Device device;
+  };
+  static std::array<Known, 64> known;
+  const auto ask = [index] {
+    return cuda::Device{attribute_of(index, cudaDevAttrMultiProcessorCount),
+                        10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) +
+                            attribute_of(index, cudaDevAttrComputeCapabilityMinor),
+                        attribute_of(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)};
+  };
+  if (index < 0 || index >= static_cast<int32_t>(known.size())) return ask();
+  std::call_once(known[index].asked, [&] { known[index].device = ask(); });
+  return known[index].device;
 }
 
 cuda::Stream current_stream(int32_t device_index) {
@@ -97,8 +102,9 @@ std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool 
         "gputopk::_air: threads must be 64, 128, 256, 512 or 0, but is ", threads);
   check(threads == 0 || request.problem.cols <= INT32_MAX, "gputopk::_air: a row of ", request.problem.cols,
         " elements is too long for one block, at most ", INT32_MAX);
-  // The bins that one block can search: 32 a thread.
-  const int64_t most_bits = threads == 0 ? 14 : bit_width(static_cast<uint64_t>(threads * 32 - 1));
+  // The bins that one block can search, 32 a thread, or that need no leave for more shared memory.
+  const int64_t most_bits =
+      threads == 0 ? 14 : std::min(13, bit_width(static_cast<uint64_t>(threads * 32 - 1)));
   check(digit_bits == 0 || (digit_bits >= 4 && digit_bits <= most_bits),
         "gputopk::_air: digit_bits must be in [4, ", most_bits, "], or 0, but is ", digit_bits);
   check(blocks >= 0 && blocks <= 8 * device.sm_count, "gputopk::_air: blocks must be in [0, ",

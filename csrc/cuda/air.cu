@@ -25,7 +25,7 @@
 
 #include "cuda/air.h"
 
-#include <algorithm>
+#include <atomic>
 
 #include "core/key_order.h"
 #include "cuda/device/last_block.cuh"
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   const Index last_index = static_cast<Index>(params.cols - 1);
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
-  wait_for_kernel_before();
+  follow_kernel_before();
   clear_histogram(histogram, bins);
   __syncthreads();
   visit_row<Reading::kOnceAhead>(
@@ -270,7 +270,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
 
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
-  wait_for_kernel_before();
+  follow_kernel_before();
   auto& state = params.states[row];
   const Step<Word, Index>& step = state.steps[pass % 2];
   if (state.final_pass != 0 && pass > static_cast<int>(state.final_pass)) return;
@@ -287,7 +287,8 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   if (!takes_all) clear_histogram(histogram, bins);
   __shared__ uint32_t chunks[kIndexed ? kMostChunks / 32 : 1];
   if (kIndexed && step.chunk_shift != 0) {
-    for (int i = static_cast<int>(threadIdx.x); i < kMostChunks / 32; i += kAirThreads) {
+    const int words = ((1 << (params.index_bits - step.chunk_shift)) + 31) / 32;
+    for (int i = static_cast<int>(threadIdx.x); i < words; i += kAirThreads) {
       chunks[i] = params.chunks[row * kMostChunks / 32 + i];
     }
   }
@@ -471,7 +472,7 @@ size_t carve(const Config& config, const Problem& problem, void* base, Params<Bi
 }
 
 // Counts and indices of 32 bits serve rows of fewer than 2^32 elements.
-template <class Bits, class Visitor>
+template <class Visitor>
 auto visit_index(int64_t cols, Visitor&& visitor) {
   return cols <= int64_t{0xFFFFFFFF} ? visitor(uint32_t{}) : visitor(uint64_t{});
 }
@@ -499,6 +500,8 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   cudaError_t error = cudaMemsetAsync(buffers.workspace, 0, zeroed_bytes, stream);
   if (error != cudaSuccess) return error;
 
+  constexpr int64_t kMostBlocks = 0x7FFFFFFF;
+  if (problem.rows > kMostBlocks / config.blocks_per_row) return cudaErrorInvalidConfiguration;
   const unsigned blocks = static_cast<unsigned>(problem.rows * config.blocks_per_row);
   // The last block needs the bins in the width of the row's counts.
   const size_t histogram_bytes = (sizeof(Index) << config.digit_bits) + kUncountedBytes;
@@ -506,9 +509,9 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   static std::atomic<uint64_t> allowed_first, allowed_key, allowed_indexed;
   if ((error = allow_shared_memory(first_pass<Order, Index>, histogram_bytes, allowed_first)) != cudaSuccess)
     return error;
-  error = launch_ahead(/*ahead=*/false, first_pass<Order, Index>, blocks, kAirThreads, histogram_bytes,
-                       stream, params,
-                       order);  // the workspace must be zero first
+  error = launch_kernel(/*ahead=*/false, first_pass<Order, Index>, blocks, kAirThreads, histogram_bytes,
+                        stream, params,
+                        order);  // the workspace must be zero first
   if (error != cudaSuccess) return error;
 
   for (int pass = 2; pass <= params.passes + 1; ++pass) {
@@ -517,8 +520,8 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
     const auto kernel = indexed ? fused_pass<Order, Index, true> : fused_pass<Order, Index, false>;
     auto& allowed = indexed ? allowed_indexed : allowed_key;
     if ((error = allow_shared_memory(kernel, fused_bytes, allowed)) != cudaSuccess) return error;
-    error = launch_ahead(config.launches_ahead, kernel, blocks, kAirThreads, fused_bytes, stream, params,
-                         order, pass);
+    error = launch_kernel(config.launches_ahead, kernel, blocks, kAirThreads, fused_bytes, stream, params,
+                          order, pass);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;
@@ -529,7 +532,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
 size_t workspace_bytes(const Config& config, const Problem& problem) {
   return visit_key_order(problem.dtype, true, false, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
-    return visit_index<Bits>(problem.cols, [&](auto index) {
+    return visit_index(problem.cols, [&](auto index) {
       Params<Bits, decltype(index)> params{};
       size_t zeroed_bytes = 0;
       return carve(config, problem, nullptr, params, zeroed_bytes);
@@ -540,7 +543,7 @@ size_t workspace_bytes(const Config& config, const Problem& problem) {
 ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
-    return visit_index<Bits>(problem.cols, [&](auto index) {
+    return visit_index(problem.cols, [&](auto index) {
       return launch<decltype(order), decltype(index)>(config, problem, buffers, order, stream);
     });
   });

@@ -1,4 +1,4 @@
-// AIR top-k with one block a row, the row held in shared memory: one launch, one read.
+// AIR top-k with one block a row: one launch, and reads after the first mostly from cache.
 #pragma once
 
 #include <cstddef>

@@ -31,10 +31,11 @@ using Wide = unsigned __int128;
 struct Layout {
   int index_bits, key_bits, row_bits;  // row_bits: 0 where rows are sorted apart
 
-  Layout(const Problem& problem, bool with_row)
+  // `rows`: how many are sorted together.
+  Layout(const Problem& problem, int64_t rows)
       : index_bits(bit_width(static_cast<uint64_t>(problem.cols - 1))),
         key_bits(8 * dtype_bytes(problem.dtype)),
-        row_bits(with_row ? bit_width(static_cast<uint64_t>(problem.rows - 1)) : 0) {}
+        row_bits(bit_width(static_cast<uint64_t>(rows - 1))) {}
 
   int bits() const { return index_bits + key_bits + row_bits; }
 };
@@ -269,13 +270,15 @@ template <class Entry>
 struct RadixMemory {
   Entry* entries[2];
   char* temporary;
+  cudaError_t error;  // of asking CUB
   size_t temporary_bytes = 0;
   size_t bytes = 0;
 
   RadixMemory(const Problem& problem, void* base) {
     const int64_t count = problem.rows * problem.k;
     cub::DoubleBuffer<Entry> none;
-    cub::DeviceRadixSort::SortKeys(nullptr, temporary_bytes, none, count, 0, Layout(problem, true).bits());
+    error = cub::DeviceRadixSort::SortKeys(nullptr, temporary_bytes, none, count, 0,
+                                           Layout(problem, problem.rows).bits());
     Workspace workspace(base);
     for (Entry*& array : entries) array = workspace.take<Entry>(count);
     temporary = workspace.take<char>(static_cast<int64_t>(temporary_bytes));
@@ -287,6 +290,7 @@ template <class Entry>
 ErrorCode run_radix(const Params& params, Stream stream) {
   const Problem& problem = params.problem;
   RadixMemory<Entry> memory(problem, params.to.workspace);
+  if (memory.error != cudaSuccess) return memory.error;
   const int64_t count = problem.rows * problem.k;
   const unsigned blocks = blocks_for(count, kRadixThreads);
   make_entries<Entry><<<blocks, kRadixThreads, 0, stream>>>(params, memory.entries[0]);
@@ -294,7 +298,7 @@ ErrorCode run_radix(const Params& params, Stream stream) {
   if (error != cudaSuccess) return error;
   cub::DoubleBuffer<Entry> entries(memory.entries[0], memory.entries[1]);
   error = cub::DeviceRadixSort::SortKeys(memory.temporary, memory.temporary_bytes, entries, count, 0,
-                                         Layout(problem, true).bits(), stream);
+                                         Layout(problem, problem.rows).bits(), stream);
   if (error != cudaSuccess) return error;
   write_entries<Entry><<<blocks, kRadixThreads, 0, stream>>>(params, entries.Current());
   return cudaGetLastError();
@@ -304,7 +308,7 @@ ErrorCode run_radix(const Params& params, Stream stream) {
 
 size_t workspace_bytes(const Problem& problem) {
   if (problem.k <= tuning::kOrderBlockMaxK) return 0;
-  return visit_entry(Layout(problem, true),
+  return visit_entry(Layout(problem, problem.rows),
                      [&](auto entry) { return RadixMemory<decltype(entry)>(problem, nullptr).bytes; });
 }
 
@@ -313,7 +317,7 @@ ErrorCode run(const Problem& problem, const void* values, const void* indices, c
   const bool rank = ranks(problem);
   const int rows_per_sorter = merge_rows(problem);
   const bool radix = problem.k > tuning::kOrderBlockMaxK;
-  const Layout layout(problem, radix || (!rank && rows_per_sorter > 1));
+  const Layout layout(problem, radix ? problem.rows : rank ? 1 : rows_per_sorter);
   const Params params{problem, values, indices, buffers, layout.index_bits};
   return visit_entry(layout, [&](auto entry) {
     using Entry = decltype(entry);

@@ -47,11 +47,25 @@ int air_digit_bits(int64_t elements_per_block) {
                     tuning::kAirMinDigitBits, tuning::kAirMaxDigitBits);
 }
 
+// The widest digits whose bins fit the GPU's shared memory beside the stages of a block's warps.
+int air_digit_bits_that_fit(const Problem& problem, const Device& device) {
+  const int index_bytes = problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8;
+  const int staged = tuning::kAirStagedWinners + tuning::kAirStagedCandidates + 2 * 32;
+  const int stages = tuning::kAirThreads / 32 * staged * (dtype_bytes(problem.dtype) + index_bytes);
+  constexpr int kStatic = 4 * 1024;  // the kernels' own variables
+  int bits = tuning::kAirMaxDigitBits;
+  while (bits > 1 && stages + (index_bytes << bits) + kStatic > device.shared_bytes_per_block) --bits;
+  return bits;
+}
+
 air::Config air_config(const Problem& problem, const Device& device, const AirStudy& study) {
   air::Config config{};
   config.blocks_per_row = study.blocks > 0 ? study.blocks : air_blocks_per_row(problem, device);
-  config.digit_bits =
-      study.digit_bits > 0 ? study.digit_bits : air_digit_bits(problem.cols / config.blocks_per_row);
+  // A block counts in 32 bits.
+  config.blocks_per_row = std::max(config.blocks_per_row, static_cast<int>(problem.cols >> 31) + 1);
+  config.digit_bits = study.digit_bits > 0 ? study.digit_bits
+                                           : std::min(air_digit_bits(problem.cols / config.blocks_per_row),
+                                                      air_digit_bits_that_fit(problem, device));
   config.buffer = study.adaptive ? std::min(problem.cols,
                                             std::max(problem.cols / tuning::kAirAlpha, tuning::kAirMinBuffer))
                                  : problem.cols;
@@ -85,7 +99,7 @@ air_block::Config air_block_config(const Problem& problem, const Device& device,
 
 Plan block_plan(const Problem& problem, const Device& device, const AirStudy& study) {
   const air_block::Config config = air_block_config(problem, device, study);
-  const bool in_order = config.lists_row || config.lists_winners || problem.k == 1;
+  const bool in_order = config.lists_row || config.lists_winners;
   return {problem, device, config, problem.sorted && !in_order};
 }
 

@@ -100,6 +100,39 @@ def test_special_and_random_patterns_of_a_wide_dtype_keep_their_order(probe, dty
     assert_same_order(keys_of(probe, bits, dtype, largest, magnitude), bits, dtype, largest, magnitude)
 
 
+@pytest.mark.parametrize(("largest", "magnitude"), FLAGS)
+@pytest.mark.parametrize("dtype", NARROW + WIDE, ids=oracle.name_of)
+def test_distances_are_those_of_keys_and_none_is_short_outside_the_range(probe, dtype, largest, magnitude):
+    width = 8 * dtype.itemsize
+    bits = np.arange(2**width).astype(f"u{dtype.itemsize}") if width <= 16 else wide_patterns(dtype)
+    keys = keys_of(probe, bits, dtype, largest, magnitude)
+    distances = np.empty(bits.size, np.uint64)
+    random = np.random.default_rng(width)
+    served = 0
+    for _ in range(300):
+        # As a digit leaves a range: a prefix, with the bits below it all clear and all set.
+        free = int(random.integers(0, width))
+        least = int(random.choice(keys)) >> free << free
+        most = min(least + (2**free - 1) * int(random.integers(1, 3)), 2**width - 1)
+        if not probe.probe_distances(
+            dtype_number(probe, dtype),
+            int(largest),
+            int(magnitude),
+            ctypes.c_uint64(least),
+            ctypes.c_uint64(most),
+            np.ascontiguousarray(bits).ctypes.data_as(ctypes.c_void_p),
+            ctypes.c_int64(bits.size),
+            distances.ctypes.data_as(ctypes.c_void_p),
+        ):
+            continue
+        served += 1
+        inside = (keys >= np.uint64(least)) & (keys <= np.uint64(most))
+        assert np.array_equal(distances[inside], keys[inside] - np.uint64(least))
+        assert (distances[~inside] > np.uint64(most - least)).all()
+    signed_magnitudes = magnitude and not dtype.is_floating_point and dtype.is_signed
+    assert (served == 0) == signed_magnitudes
+
+
 def test_the_comparison_of_orders_can_fail(probe):
     bits = np.arange(65536).astype(np.uint16)
     keys = keys_of(probe, bits, torch.float16, True, False)

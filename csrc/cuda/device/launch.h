@@ -14,14 +14,13 @@ namespace gputopk::cuda {
 template <class Kernel>
 cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64_t>& allowed) {
   constexpr size_t kGivenToAll = 40 * 1024;  // 48 KB, less what kernels here have as static variables
-  constexpr int kMostOnHopper = 227 * 1024;
   if (bytes <= kGivenToAll) return cudaSuccess;
   int device = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error != cudaSuccess) return error;
-  const uint64_t bit = uint64_t{1} << (device % 64);
+  const uint64_t bit = device < 64 ? uint64_t{1} << device : 0;  // no record of devices beyond
   if (allowed.load(std::memory_order_relaxed) & bit) return cudaSuccess;
-  int most = kMostOnHopper;
+  int most = 0;
   error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
   if (error != cudaSuccess) return error;
   cudaFuncAttributes attributes;
@@ -29,15 +28,30 @@ cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64
   if (error != cudaSuccess) return error;
   error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                most - static_cast<int>(attributes.sharedSizeBytes));
-  if (error == cudaSuccess && device < 64) allowed.fetch_or(bit, std::memory_order_relaxed);
+  if (error == cudaSuccess) allowed.fetch_or(bit, std::memory_order_relaxed);
   return error;
 }
 
-// Launches a kernel whose blocks may start while the kernel before it ends, which hides most of a launch's
-// cost. The kernel must call wait_for_kernel_before. Only on GPUs that have it (compute capability 9.0).
+// Whether the code that runs has follow_kernel_before's wait: that of an older GPU, translated for a new one,
+// has not. The same for all kernels of this library.
+template <class Kernel>
+bool waits_for_kernel_before(Kernel* kernel) {
+  static std::atomic<int> ptx_version{0};
+  int version = ptx_version.load(std::memory_order_relaxed);
+  if (version == 0) {
+    cudaFuncAttributes attributes;
+    if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) return false;
+    version = attributes.ptxVersion;
+    ptx_version.store(version, std::memory_order_relaxed);
+  }
+  return version >= 90;
+}
+
+// Launches a kernel. With `ahead` its blocks may start while the kernel before it ends, which hides most of
+// a launch's cost: both must call follow_kernel_before, and the code must be compute capability 9.0's.
 template <class... Parameters, class... Arguments>
-cudaError_t launch_ahead(bool ahead, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
-                         size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
+cudaError_t launch_kernel(bool ahead, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
+                          size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   attribute.val.programmaticStreamSerializationAllowed = 1;
@@ -47,15 +61,16 @@ cudaError_t launch_ahead(bool ahead, void (*kernel)(Parameters...), unsigned blo
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = ahead ? 1 : 0;
+  config.numAttrs = ahead && waits_for_kernel_before(kernel) ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
 #ifdef __CUDACC__
-// Before it, nothing that the kernel before wrote may be read, nor anything that it reads written.
-__device__ inline void wait_for_kernel_before() {
+// Lets blocks of the next kernel be placed, which wait in turn, and waits for the kernel before. Until then
+// nothing that it writes may be read, nor anything that it reads written.
+__device__ inline void follow_kernel_before() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-  cudaTriggerProgrammaticLaunchCompletion();  // the next kernel's blocks may be placed, and wait in turn
+  cudaTriggerProgrammaticLaunchCompletion();
   cudaGridDependencySynchronize();
 #endif
 }

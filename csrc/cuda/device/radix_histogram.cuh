@@ -25,7 +25,7 @@ struct TargetDigit {
 // Shared memory of find_target_digit.
 template <class Count>
 struct TargetDigitScratch {
-  Count warp_sums[33];
+  Count warp_sums[32];
   uint32_t chunk;
   Count chunk_above;
   uint32_t highest;

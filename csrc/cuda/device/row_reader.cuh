@@ -139,11 +139,6 @@ __device__ Bits element_of(const Vector<Bits> (&vectors)[kVectors], int at) {
 template <class Bits>
 inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
 
-template <class Bits>
-constexpr int64_t tile_elements(int threads) {
-  return int64_t{threads} * kUnroll<Bits> * kPerVector<Bits>;
-}
-
 // Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row. Tiles of
 // blockDim.x * kUnroll vectors go to the parts in turn, so that a crowded region is shared by all.
 //
@@ -158,6 +153,7 @@ __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wa
                           Visit&& visit) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
+  static_assert(kVectors * kElements <= 32, "a bit of `chosen` for each element");
   const RowShape<Bits> shape(row, cols);
   const int threads = static_cast<int>(blockDim.x);
   const int distance = threads * kElements;  // from one of a thread's vectors to the next

@@ -60,6 +60,7 @@ struct Digit {
 __host__ __device__ inline Digit digit_of_pass(int pass, int width, int key_bits, int index_bits) {
   const int total = key_bits + index_bits;
   const int high = total - (pass - 1) * width;
+  if (high <= 0) return {};  // behind the last digit
   const int low = high > width ? high - width : 0;
   Digit digit{};
   if (high > index_bits) {
