@@ -27,7 +27,9 @@ FLAGS = [
 # Sizes of a row around which the plan changes, and the k beyond which winners are ordered in another way.
 SWITCH_COLS = [
     tuning.number(name)
-    for name in ("kAirBlockList", "kAirBlockShortCols", "kAirBlockMaxCols", "kAirBlockMaxColsManyRows")
+    for name in ("kAirBlockList", "kAirBlockShortCols", "kAirBlockMaxColsLoneRows", "kAirBlockMaxCols")
+] + [
+    tuning.number("kAirBlockMaxColsManyRows"),
 ]
 ORDER_K = tuning.number("kOrderBlockMaxK")
 
