@@ -25,14 +25,12 @@ FLAGS = [
     for largest, order, magnitude in itertools.product((True, False), repeat=3)
 ]
 # Sizes of a row around which the plan changes, and the k beyond which winners are ordered in another way.
-SWITCHES = (
-    "kAirBlockList",
-    "kAirBlockShortCols",
-    "kAirBlockMaxColsLoneRows",
-    "kAirBlockMaxCols",
-    "kAirBlockMaxColsManyRows",
-)
-SWITCH_COLS = [tuning.number(name) for name in SWITCHES]
+SWITCH_COLS = [
+    tuning.number(name)
+    for name in ("kAirBlockList", "kAirBlockShortCols", "kAirBlockMaxColsLoneRows", "kAirBlockMaxCols")
+] + [
+    tuning.number("kAirBlockMaxColsManyRows"),
+]
 ORDER_K = tuning.number("kOrderBlockMaxK")
 
 
