@@ -27,9 +27,7 @@ FLAGS = [
 # Sizes of a row around which the plan changes, and the k beyond which winners are ordered in another way.
 SWITCH_COLS = [
     tuning.number(name)
-    for name in ("kAirBlockList", "kAirBlockShortCols", "kAirBlockMaxColsLoneRows", "kAirBlockMaxCols")
-] + [
-    tuning.number("kAirBlockMaxColsManyRows"),
+    for name in ("kAirBlockList", "kAirBlockShortCols", "kAirBlockMaxCols", "kAirBlockMaxColsManyRows")
 ]
 ORDER_K = tuning.number("kOrderBlockMaxK")
 

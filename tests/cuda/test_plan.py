@@ -103,12 +103,8 @@ def blocks_a_row(*shape: int, dtype: torch.dtype = torch.float32) -> int:
 
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
 def test_a_row_that_one_block_can_take_goes_to_one_block(dtype):
-    lone, few, many = (tuning.number("kAirBlockMaxCols" + of) for of in ("LoneRows", "", "ManyRows"))
-    lone_rows = tuning.number("kAirBlockLoneRows")
-    for rows, most in (
-        *((1, lone), (lone_rows, lone), (lone_rows + 1, few)),
-        *((2 * SMS - 1, few), (2 * SMS, many), (1000, many)),
-    ):
+    few, many = tuning.number("kAirBlockMaxCols"), tuning.number("kAirBlockMaxColsManyRows")
+    for rows, most in ((1, few), (2 * SMS - 1, few), (2 * SMS, many), (1000, many)):
         for cols in (1, most - 1, most):
             assert "one block a row" in plan(meta(rows, cols, dtype=dtype), 1)
         assert "one block a row" not in plan(meta(rows, most + 1, dtype=dtype), 1)
