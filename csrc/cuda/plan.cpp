@@ -109,9 +109,8 @@ Plan grid_plan(const Problem& problem, const Device& device, const AirStudy& stu
 
 // Whether a row is better off with one block than with many.
 bool suits_one_block(const Problem& problem, const Device& device) {
-  if (problem.rows >= 2 * device.sm_count) return problem.cols <= tuning::kAirBlockMaxColsManyRows;
-  if (problem.rows <= tuning::kAirBlockLoneRows) return problem.cols <= tuning::kAirBlockMaxColsLoneRows;
-  return problem.cols <= tuning::kAirBlockMaxCols;
+  const bool many_rows = problem.rows >= 2 * device.sm_count;
+  return problem.cols <= (many_rows ? tuning::kAirBlockMaxColsManyRows : tuning::kAirBlockMaxCols);
 }
 
 }  // namespace

@@ -46,9 +46,6 @@ inline constexpr double kAirBlockOverheadTiles = 3;
 // One block takes a row of up to so many elements; up to the larger bound where there are rows enough to give
 // every SM two blocks.
 inline constexpr int64_t kAirBlockMaxCols = 64 * 1024;
-// A few rows that leave most SMs idle anyway are split sooner: one block reads a crowded row slowly.
-inline constexpr int64_t kAirBlockLoneRows = 8;
-inline constexpr int64_t kAirBlockMaxColsLoneRows = 16 * 1024;
 inline constexpr int64_t kAirBlockMaxColsManyRows = 256 * 1024;
 // A block has a thread for so many elements, between the two bounds. Where rows are many, blocks are small
 // and several share an SM, so that one reads while another counts; where they are few, each block is all that
