@@ -18,7 +18,7 @@ void check_algorithm(const Request& request) {
 
 void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t, int64_t, void*),
                   void* context) {
-  STABLE_TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, body, context));
+  TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, body, context));
 }
 
 int usable_threads() { return in_forked_child() ? 1 : static_cast<int>(torch::stable::get_num_threads()); }

@@ -44,7 +44,7 @@ cuda::Device device_of(int32_t index) {
 
 cuda::Stream current_stream(int32_t device_index) {
   void* stream = nullptr;
-  STABLE_TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
   return static_cast<cuda::Stream>(stream);
 }
 
