@@ -64,11 +64,9 @@ const char* legacy_name(ScalarType type) {
 }
 
 std::string text(const std::vector<int64_t>& sizes) {
-  std::ostringstream out;
-  out << '[';
-  for (size_t i = 0; i < sizes.size(); ++i) out << (i == 0 ? "" : ", ") << sizes[i];
-  out << ']';
-  return out.str();
+  std::string list;
+  for (const int64_t size : sizes) list += (list.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + list + "]";
 }
 
 std::string text(const torch::stable::Device& device) {
@@ -151,13 +149,15 @@ Tensor restore(const Tensor& result, int64_t dim) {
 void check_out_kind(const Tensor& out, ScalarType dtype, const Tensor& self, const char* name) {
   check(out.scalar_type() == dtype, kOp, "Expected out tensor to have dtype ", legacy_name(dtype),
         ", but got ", legacy_name(out.scalar_type()), " instead (", name, ")");
-  check(out.device() == self.device(), kOp, "Expected out tensor to have device ", text(self.device()),
-        ", but got ", text(out.device()), " instead (", name, ")");
+  if (out.device() == self.device()) return;
+  check(false, kOp, "Expected out tensor to have device ", text(self.device()), ", but got ",
+        text(out.device()), " instead (", name, ")");
 }
 
 void check_out_shape(const Tensor& out, const std::vector<int64_t>& sizes, const char* name) {
   const std::vector<int64_t> found = to_vector(out.sizes());
-  check(found == sizes, kOp, name, " has shape ", text(found), ", but the result has ", text(sizes));
+  if (found == sizes) return;
+  check(false, kOp, name, " has shape ", text(found), ", but the result has ", text(sizes));
 }
 
 void check_out_memory(const Tensor& out, const Tensor& other, const char* names) {

@@ -1,18 +1,32 @@
 // Errors of the operators: what was wrong, with the value and the range, as Python's RuntimeError.
+//
+// Messages are put together without iostreams: where a toolchain links the C++ library statically, the
+// locales of two copies of it meet in them, and the process ends.
 #pragma once
 
-#include <sstream>
 #include <stdexcept>
+#include <string>
+#include <type_traits>
 
 namespace gputopk::binding {
 
-// Throws std::runtime_error, which the dispatcher hands to Python, with the parts one after another.
+template <class Part>
+std::string text_of(const Part& part) {
+  if constexpr (std::is_integral_v<Part>) {
+    return std::to_string(part);
+  } else {
+    return part;
+  }
+}
+
+// Throws std::runtime_error, which the dispatcher hands to Python, with the parts one after another: strings
+// and integers.
 template <class... Parts>
 void check(bool holds, const Parts&... parts) {
   if (holds) return;
-  std::ostringstream message;
-  (message << ... << parts);
-  throw std::runtime_error(message.str());
+  std::string message;
+  ((message += text_of(parts)), ...);
+  throw std::runtime_error(message);
 }
 
 }  // namespace gputopk::binding
