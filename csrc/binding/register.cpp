@@ -47,6 +47,10 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   m.def(
       "_air(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int digit_bits=0, int blocks=0, "
       "bool adaptive=True, bool early_stop=True, int threads=0) -> (Tensor values, Tensor indices)");
+  // The same for delegate: subranges of 2^alpha elements with beta delegates each. Zero is the plan's choice.
+  m.def(
+      "_delegate(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int alpha=0, int beta=0) -> "
+      "(Tensor values, Tensor indices)");
   // CUDA only. Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
 }

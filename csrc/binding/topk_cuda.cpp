@@ -94,6 +94,15 @@ std::string describe_plan(const Request& request) {
 
 constexpr Backend kCuda{check_algorithm, run, describe_plan};
 
+template <class MakePlan>
+std::tuple<Tensor, Tensor> run_study(Request& request, const MakePlan& make_plan) {
+  gather_rows(request);
+  const Tensor values = new_empty(request.sizes, request.value_dtype, request.input);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input);
+  if (!request.empty()) run_plan(make_plan(), request.input, values, indices);
+  return {values, indices};
+}
+
 std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t digit_bits,
                                      int64_t blocks, bool adaptive, bool early_stop, int64_t threads) {
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
@@ -115,13 +124,25 @@ std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool 
   study.adaptive = adaptive;
   study.early_stop = early_stop;
   study.threads = static_cast<int>(threads);
-  gather_rows(request);
-  const Tensor values = new_empty(request.sizes, request.value_dtype, self);
-  const Tensor indices = new_empty(request.sizes, request.index_dtype, self);
-  if (!request.empty()) {
-    run_plan(cuda::make_air_study(request.problem, device, study), request.input, values, indices);
+  return run_study(request, [&] { return cuda::make_air_study(request.problem, device, study); });
+}
+
+std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t alpha,
+                                          int64_t beta) {
+  Request request = canonicalise(
+      self, {k, -1, largest, sorted, false, std::nullopt, static_cast<int64_t>(Algorithm::kDelegate)});
+  check_algorithm(request);
+  check(beta >= 0 && beta <= 2, "gputopk::_delegate: beta must be 1, 2 or 0, but is ", beta);
+  if (!request.empty() && alpha != 0) {
+    const cuda::AlphaRange range =
+        cuda::delegate_alphas(request.problem, beta == 0 ? 1 : static_cast<int>(beta));
+    check(alpha >= range.least && alpha <= range.most, "gputopk::_delegate: alpha must be in [", range.least,
+          ", ", range.most, "], or 0, but is ", alpha);
   }
-  return {values, indices};
+  const cuda::DelegateStudy study{static_cast<int>(alpha), static_cast<int>(beta)};
+  return run_study(request, [&] {
+    return cuda::make_delegate_study(request.problem, device_of(self.get_device_index()), study);
+  });
 }
 
 void read_floor(Tensor self, Tensor scratch) {
@@ -147,5 +168,6 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCuda>));
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_air", TORCH_BOX(&air_study));
+  m.impl("_delegate", TORCH_BOX(&delegate_study));
   m.impl("_read_floor", TORCH_BOX(&read_floor));
 }

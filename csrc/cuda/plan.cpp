@@ -1,19 +1,13 @@
 #include "cuda/plan.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "cuda/tuning.h"
 
 namespace gputopk::cuda {
 namespace {
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
-template <class... Cases>
-Overloaded(Cases...) -> Overloaded<Cases...>;
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
@@ -107,6 +101,110 @@ Plan grid_plan(const Problem& problem, const Device& device, const AirStudy& stu
   return {problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
 }
 
+// The paper's rule 4: alpha = (log2(cols) - log2(k) + const) / 2.
+int delegate_alpha(const Problem& problem, int beta) {
+  const double ratio = static_cast<double>(problem.cols) / static_cast<double>(problem.k);
+  const double alpha =
+      (std::log2(ratio) + (beta == 2 ? tuning::kDelegateConst2 : tuning::kDelegateConst1)) / 2;
+  const AlphaRange range = delegate_alphas(problem, beta);
+  return std::clamp(static_cast<int>(std::lround(alpha)), range.least, range.most);
+}
+
+delegate::Config delegate_config(const Problem& problem, const Device& device, const DelegateStudy& study) {
+  delegate::Config config{};
+  config.beta = study.beta > 0 ? study.beta : problem.k >= tuning::kDelegateMinKBeta2 ? 2 : 1;
+  config.alpha = study.alpha > 0 ? study.alpha : delegate_alpha(problem, config.beta);
+  config.blocks_per_row =
+      std::max(air_blocks_per_row(problem, device), static_cast<int>(problem.cols >> 31) + 1);
+
+  Problem positions = problem;  // the first selection's
+  positions.cols = divide_up(problem.cols, int64_t{1} << config.alpha) * config.beta;
+  config.first_digit_bits = std::min(tuning::kDelegateDigitBits, air_digit_bits_that_fit(positions, device));
+  config.first_blocks_per_row = air_blocks_per_row(positions, device);
+  config.first_buffer =
+      std::min(positions.cols, std::max(positions.cols / tuning::kAirAlpha, tuning::kAirMinBuffer));
+
+  // At most k subranges are read again, whole; with two delegates each, half of them whole and of the others
+  // what one lane read. And the ragged ends.
+  config.second_digit_bits = std::min(tuning::kDelegateDigitBits, air_digit_bits_that_fit(problem, device));
+  const int64_t most = (problem.k << config.alpha) / config.beta + problem.k * 32 + 64;
+  config.second_buffer =
+      std::min({most, problem.cols, std::max(problem.cols / tuning::kDelegateMinBufferShare, 2 * problem.k)});
+  config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
+delegate_sample::Config delegate_sample_config(const Problem& problem, const Device& device) {
+  const int element_bytes = dtype_bytes(problem.dtype);
+  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  delegate_sample::Config config{};
+
+  // The sample: a share of the row, and so many of the k best in it that their number is known well enough.
+  const double per_block = tuning::kAirThreads * tuning::kSampleLines * (16.0 / element_bytes);
+  const double most_blocks =
+      std::max(1.0, double{tuning::kSampleMostBlocks} / static_cast<double>(problem.rows));
+  const double wanted =
+      std::min(cols / tuning::kSampleShare, tuning::kSampleMostWinners * cols / k) / per_block;
+  config.sample_blocks_per_row = static_cast<int>(std::clamp(wanted, 1.0, most_blocks));
+  const int threads = config.sample_blocks_per_row * tuning::kAirThreads;
+  config.group = 1;
+  while (threads / config.group > tuning::kSampleMostDelegates) config.group *= 2;
+  const int delegates = threads / config.group;
+  // Of the k best, `winners` are in the sample, give or take a few times the square root of that.
+  const double winners = config.sample_blocks_per_row * per_block * k / cols;
+  const double rank = winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank;
+  config.rank = static_cast<int>(std::min(rank, static_cast<double>(delegates)));
+
+  config.blocks_per_row =
+      std::max(air_blocks_per_row(problem, device), static_cast<int>(problem.cols >> 31) + 1);
+  config.digit_bits = std::min(tuning::kDelegateDigitBits, air_digit_bits_that_fit(problem, device));
+  // Delegates of neighbouring lines may be neighbours in rank: as many as there are for each that there is.
+  const double most = 2.0 * config.rank * cols / delegates;
+  const double room = std::min(most, std::max(4 * k, cols / tuning::kSampleBufferShare));
+  config.buffer = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
+  config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
+Plan delegate_plan(const Problem& problem, const Device& device, const DelegateStudy& study) {
+  const bool order_rows = problem.sorted && problem.k > 1;
+  const bool from_sample = study.alpha == 0 && study.beta == 0 && problem.cols >= tuning::kSampleMinCols &&
+                           problem.k <= problem.cols / tuning::kSampleMinColsPerK;
+  if (from_sample) return {problem, device, delegate_sample_config(problem, device), order_rows};
+  return {problem, device, delegate_config(problem, device, study), order_rows};
+}
+
+// The configs in words, for describe().
+
+void print(const air::Config& config, const Problem& problem, char* text, size_t bytes) {
+  const int bits = 8 * dtype_bytes(problem.dtype) + bit_width(static_cast<uint64_t>(problem.cols - 1));
+  std::snprintf(text, bytes, "air: %d blocks a row, %d passes of %d-bit digits, buffer of %lld",
+                config.blocks_per_row, static_cast<int>(divide_up(bits, config.digit_bits)),
+                config.digit_bits, static_cast<long long>(config.buffer));
+}
+
+void print(const air_block::Config& config, const Problem&, char* text, size_t bytes) {
+  std::snprintf(text, bytes, "air: one block a row, %d threads, %d-bit digits%s", config.threads,
+                config.digit_bits,
+                config.lists_row       ? ", rows ranked whole"
+                : config.lists_winners ? ", winners ranked"
+                                       : "");
+}
+
+void print(const delegate::Config& config, const Problem&, char* text, size_t bytes) {
+  std::snprintf(
+      text, bytes, "delegate: subranges of 2^%d, beta %d, %d blocks a row, room for %lld candidates",
+      config.alpha, config.beta, config.blocks_per_row, static_cast<long long>(config.second_buffer));
+}
+
+void print(const delegate_sample::Config& config, const Problem&, char* text, size_t bytes) {
+  std::snprintf(text, bytes,
+                "delegate: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
+                "candidates",
+                config.rank, config.sample_blocks_per_row * tuning::kAirThreads / config.group,
+                config.blocks_per_row, static_cast<long long>(config.buffer));
+}
+
 // Whether a row is better off with one block than with many.
 bool suits_one_block(const Problem& problem, const Device& device) {
   const bool many_rows = problem.rows >= 2 * device.sm_count;
@@ -115,10 +213,28 @@ bool suits_one_block(const Problem& problem, const Device& device) {
 
 }  // namespace
 
-const char* unsupported_reason(const Problem&, Algorithm algorithm) {
+AlphaRange delegate_alphas(const Problem& problem, int beta) {
+  const int per_vector = bit_width(static_cast<uint64_t>(16 / dtype_bytes(problem.dtype))) - 1;
+  AlphaRange range{per_vector + tuning::kDelegateMinVectorsLog2,
+                   per_vector + tuning::kDelegateMaxVectorsLog2};
+  // Positions of delegates are 32-bit indices.
+  while (range.least < 62 && (problem.cols >> range.least) * beta >= int64_t{1} << 30) ++range.least;
+  // There must be k delegates; the last subrange may have none.
+  while (range.most > 0 && ((problem.cols >> range.most) - 1) * beta < problem.k) --range.most;
+  return range;
+}
+
+const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kAir: return nullptr;
+    case Algorithm::kDelegate: {
+      if (problem.k == 0) return nullptr;
+      const AlphaRange range = delegate_alphas(problem, /*beta=*/1);
+      if (range.least <= range.most) return nullptr;
+      return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
+             "subranges";
+    }
     default: return "it is not implemented in this version";
   }
 }
@@ -127,6 +243,7 @@ Algorithm choose(const Problem&, const Device&) { return Algorithm::kAir; }
 
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
+  if (algorithm == Algorithm::kDelegate) return delegate_plan(problem, device, {});
   return suits_one_block(problem, device) ? block_plan(problem, device, {}) : grid_plan(problem, device, {});
 }
 
@@ -134,26 +251,14 @@ Plan make_air_study(const Problem& problem, const Device& device, const AirStudy
   return study.threads > 0 ? block_plan(problem, device, study) : grid_plan(problem, device, study);
 }
 
+Plan make_delegate_study(const Problem& problem, const Device& device, const DelegateStudy& study) {
+  return delegate_plan(problem, device, study);
+}
+
 void describe(const Plan& plan, char* text, size_t text_bytes) {
   const Problem& problem = plan.problem;
-  char form[160];
-  std::visit(
-      Overloaded{[&](const air::Config& config) {
-                   const int bits =
-                       8 * dtype_bytes(problem.dtype) + bit_width(static_cast<uint64_t>(problem.cols - 1));
-                   std::snprintf(form, sizeof(form),
-                                 "air: %d blocks a row, %d passes of %d-bit digits, buffer of %lld",
-                                 config.blocks_per_row, static_cast<int>(divide_up(bits, config.digit_bits)),
-                                 config.digit_bits, static_cast<long long>(config.buffer));
-                 },
-                 [&](const air_block::Config& config) {
-                   std::snprintf(form, sizeof(form), "air: one block a row, %d threads, %d-bit digits%s",
-                                 config.threads, config.digit_bits,
-                                 config.lists_row       ? ", rows ranked whole"
-                                 : config.lists_winners ? ", winners ranked"
-                                                        : "");
-                 }},
-      plan.config);
+  char form[200];
+  std::visit([&](const auto& config) { print(config, problem, form, sizeof(form)); }, plan.config);
   std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs", form,
                 plan.order_rows ? "then order_rows" : "no further step", static_cast<long long>(problem.rows),
                 static_cast<long long>(problem.cols), static_cast<long long>(problem.k),

@@ -8,6 +8,8 @@
 #include "core/problem.h"
 #include "cuda/air.h"
 #include "cuda/air_block.h"
+#include "cuda/delegate.h"
+#include "cuda/delegate_sample.h"
 
 namespace gputopk::cuda {
 
@@ -21,7 +23,7 @@ struct Device {
 struct Plan {
   Problem problem;
   Device device;
-  std::variant<air::Config, air_block::Config> config;
+  std::variant<air::Config, air_block::Config, delegate::Config, delegate_sample::Config> config;
   bool order_rows;  // a step of its own follows
 };
 
@@ -32,6 +34,12 @@ struct AirStudy {
   int blocks = 0;
   bool adaptive = true;
   bool early_stop = true;
+};
+
+// The same for delegate. With either set, the bound is from the delegates of the whole row.
+struct DelegateStudy {
+  int alpha = 0;
+  int beta = 0;
 };
 
 // Why `algorithm` cannot serve the request, or nullptr.
@@ -45,6 +53,15 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
 
 // AIR with the study's numbers: over many blocks, unless it sets `threads`. The row must fit one block then.
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study);
+
+// Delegate with the study's numbers, which delegate_alphas must allow.
+Plan make_delegate_study(const Problem& problem, const Device& device, const DelegateStudy& study);
+
+// The least and greatest alpha that serve the request; the first is the greater where none does.
+struct AlphaRange {
+  int least, most;
+};
+AlphaRange delegate_alphas(const Problem& problem, int beta);
 
 // The plan in one line, "air: ...".
 void describe(const Plan& plan, char* text, size_t text_bytes);

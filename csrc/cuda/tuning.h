@@ -71,6 +71,47 @@ inline constexpr int kAirBlockRankedWinnersFewRows = 128;
 inline constexpr int kAirBlockList = 256;
 static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
 
+// ---- Delegate (delegate.cu) ----
+
+// The constant in rule 4 of the paper, alpha = (log2(cols) - log2(k) + const) / 2, by beta: with two
+// delegates few subranges are read again whole, so they can be longer.
+inline constexpr double kDelegateConst1 = 3;
+inline constexpr double kDelegateConst2 = 6;
+// From this k on a subrange has two delegates: what is read again then weighs more than finding the second.
+inline constexpr int64_t kDelegateMinKBeta2 = 8192;
+// A subrange has a vector for each of four lanes at least: below, its delegates weigh a quarter of the row.
+// At most 64 KB, so that every warp of the GPU has some.
+inline constexpr int kDelegateMinVectorsLog2 = 2;
+inline constexpr int kDelegateMaxVectorsLog2 = 12;
+// Digits of both selections: candidates are few, and a pass over them is mostly its bins.
+inline constexpr int kDelegateDigitBits = 12;
+// Room for candidates: for all that k subranges can hold, if that is less than such a share of the row.
+inline constexpr int64_t kDelegateMinBufferShare = 8;
+
+// ---- Delegate with a bound from a sample (delegate_sample.cu) ----
+
+// From so many cols on, and so many for each of the k: shorter rows are read in less time than the launches
+// take.
+inline constexpr int64_t kSampleMinCols = 1 << 18;
+inline constexpr int64_t kSampleMinColsPerK = 64;
+// Lines that a lane has in flight, a vector of each.
+inline constexpr int kSampleLines = 4;
+// The sample is this share of the row at most, and of so many blocks in all: 8 MB, a few microseconds.
+inline constexpr double kSampleShare = 64;
+inline constexpr int kSampleMostBlocks = 256;
+// So many of the k best are enough in it: the bound is then reached by k and a third.
+inline constexpr double kSampleMostWinners = 400;
+// Delegates that one block selects from; 64 KB of the widest.
+inline constexpr int kSampleMostDelegates = 4096;
+// The bound's rank is the expected number of winners in the sample, and so many standard deviations more, and
+// a few: with the number a Poisson variable, a bound that fewer than k reach is rarer than one in 10^8.
+inline constexpr double kSampleDeviations = 6;
+inline constexpr double kSampleExtraRank = 8;
+// Tiles of 32 KB that each block fetches into L2 while the bound is found: 4.7 TB/s for some microseconds.
+inline constexpr int kSamplePrefetchTiles = 4;
+// Room for candidates where the sample's delegates say little: of sorted rows one line of many is sampled.
+inline constexpr double kSampleBufferShare = 32;
+
 // ---- Ordering k winners (order_rows.cu) ----
 
 // Up to this k one block sorts a row; beyond it, CUB's device sort.

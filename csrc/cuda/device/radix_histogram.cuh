@@ -81,7 +81,9 @@ __device__ TargetDigit<Count> find_target_digit(const Count* histogram, int bins
   __syncthreads();
   if (warp > 0) inclusive += scratch.warp_sums[warp - 1];
 
-  if (highest >= 0) atomicMax(&scratch.highest, static_cast<uint32_t>(highest));
+  // One atomic a warp: those of a whole block on one address would take as long as all else.
+  const int highest_of_warp = __reduce_max_sync(~0u, highest);
+  if (lane == 0 && highest_of_warp >= 0) atomicMax(&scratch.highest, static_cast<uint32_t>(highest_of_warp));
   const Count above = inclusive - sum;
   if (above < owed && owed <= inclusive) {  // exactly one thread
     scratch.chunk = static_cast<uint32_t>(thread);

@@ -139,6 +139,21 @@ __device__ Bits element_of(const Vector<Bits> (&vectors)[kVectors], int at) {
 template <class Bits>
 inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
 
+// Asks for the first `count` tiles that visit_row will read to be fetched into L2: worth it where a block has
+// to wait before it may start. By all threads of the block.
+template <class Bits>
+__device__ void prefetch_tiles(const Bits* row, int64_t cols, int part, int parts, int count) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  const RowShape<Bits> shape(row, cols);
+  const uint32_t tile_vectors = blockDim.x * kUnroll<Bits>;
+  const int64_t tile = part + static_cast<int64_t>(threadIdx.x) * parts;
+  if (static_cast<int>(threadIdx.x) >= count || (tile + 1) * tile_vectors > shape.vectors) return;
+  const Bits* const first = row + shape.head + tile * tile_vectors * kPerVector<Bits>;
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(first)),
+               "r"(tile_vectors * kVectorBytes));
+#endif
+}
+
 // Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row. Tiles of
 // blockDim.x * kUnroll vectors go to the parts in turn, so that a crowded region is shared by all.
 //

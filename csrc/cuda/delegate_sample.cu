@@ -1,0 +1,284 @@
+// Delegate top-k with a bound from a sample, so that one read of a long row stores its candidates.
+//
+// Dr. Top-k (delegate.cu) knows its bound, the k-th best delegate, only when it has read the row, and reads
+// the subranges that reach it again. Here the delegates are those of a sample:
+//   1. Lines of 128 bytes, one at random in each of as many strata of the row, are read. Of every group of
+//      lanes the best element is a delegate. The row's last block finds the delegate of a certain rank, the
+//      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
+//   2. The row is read, and the elements that reach the bound are stored.
+//   3. Few candidates are selected from by the row's last block, many by radix passes.
+// The bound is an extended key (key, reversed index), and no two elements share one. How many reach it is
+// therefore a matter of ranks alone: rows that are equal, crowded, sorted or normal store about as many.
+// A bound that fewer than k elements reach, or more than can be stored, is found out by counting: step 3 then
+// is AIR's, from the row. So the result is exact for every row, and only rows that were made to mislead the
+// sample, whose places are fixed, take two reads more.
+//
+// Nothing is read by the host; the launches depend on sizes alone. It loses to AIR where a row's read is no
+// longer than the launches, and where k is a good part of cols.
+
+#include "cuda/delegate_sample.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/key_order.h"
+#include "cuda/device/last_block.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/pattern_filter.cuh"
+#include "cuda/device/radix_passes.cuh"
+#include "cuda/device/row_reader.cuh"
+#include "cuda/device/stored_candidates.cuh"
+#include "cuda/tuning.h"
+#include "cuda/workspace.h"
+
+namespace gputopk::cuda::delegate_sample {
+namespace {
+
+using tuning::kAirThreads;
+constexpr int kWarps = kAirThreads / 32;
+constexpr int kLineVectors = 8;               // 128 bytes, which a group of eight lanes reads
+constexpr int kLines = tuning::kSampleLines;  // in flight a lane, a vector of each
+
+template <class Bits, class Index>
+struct Sample {
+  int blocks_per_row;
+  int group;
+  int rank;
+  int delegates;                                           // a row
+  uint64_t stratum;                                        // lines of which one is read, times 2^16
+  ExtendedKey<typename KeyWord<Bits>::type, Index>* list;  // rows x delegates
+};
+
+__device__ inline uint32_t scrambled(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
+  x = (x ^ (x >> 13)) * 0xC2B2AE35u;
+  return x ^ (x >> 16);
+}
+
+// Step 1.
+template <class Order, class Index>
+__global__ void __launch_bounds__(kAirThreads)
+    take_sample(RadixPasses<typename Order::Bits, Index> params, Sample<typename Order::Bits, Index> sample,
+                Order order) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  __shared__ ListSelectionScratch<Word> scratch;
+
+  follow_kernel_before();
+  const int64_t row = blockIdx.x / sample.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % sample.blocks_per_row);
+  const Bits* const input = params.input + row * params.row_stride;
+  const RowShape<Bits> shape(input, params.cols);
+  const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
+  const Index last_index = static_cast<Index>(params.cols - 1);
+
+  // Line number v * octets + octet goes to each octet of lanes, so that a lane's lines lie far apart. A
+  // stratum has sample.stratum / 2^16 lines; multiplied out, as divisions would take longer than the loads.
+  const uint32_t octets = static_cast<uint32_t>(sample.blocks_per_row) * (kAirThreads / kLineVectors);
+  const uint32_t octet =
+      static_cast<uint32_t>(part) * (kAirThreads / kLineVectors) + threadIdx.x / kLineVectors;
+  int64_t at[kLines];
+  Vector<Bits> loaded[kLines];
+#pragma unroll
+  for (int v = 0; v < kLines; ++v) {
+    const uint32_t stratum = v * octets + octet;
+    const int64_t first = static_cast<int64_t>(stratum * sample.stratum >> 16);
+    const int64_t next = static_cast<int64_t>((stratum + 1) * sample.stratum >> 16);
+    const int64_t line = first + __umulhi(scrambled(stratum), static_cast<uint32_t>(next - first));
+    at[v] = line * kLineVectors + threadIdx.x % kLineVectors;
+    loaded[v] = load_vector<Reading::kAgain>(reinterpret_cast<const Bits*>(vectors + at[v]));
+  }
+  Extended best{0, 0};
+#pragma unroll
+  for (int v = 0; v < kLines; ++v) {
+#pragma unroll
+    for (int i = 0; i < kPerVector<Bits>; ++i) {
+      const Word key = order(loaded[v][i]);
+      if (key > best.key || (v == 0 && i == 0)) {  // of equal ones, the first
+        const int64_t index = shape.head + at[v] * kPerVector<Bits> + i;
+        best = {key, static_cast<Index>(last_index - static_cast<Index>(index))};
+      }
+    }
+  }
+  for (int step = 1; step < sample.group; step *= 2) {
+    const Extended other{__shfl_xor_sync(~0u, best.key, step), __shfl_xor_sync(~0u, best.reversed, step)};
+    if (best < other) best = other;
+  }
+  Extended* const list = sample.list + row * sample.delegates;
+  const int thread = part * kAirThreads + static_cast<int>(threadIdx.x);
+  if (thread % sample.group == 0) list[thread / sample.group] = best;
+
+  auto& state = params.states[row];
+  if (!is_last_block(&state.arrived, sample.blocks_per_row)) return;
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
+  Extended* const local = reinterpret_cast<Extended*>(dynamic + sizeof(uint32_t) * kListBins);
+#pragma unroll 8
+  for (int i = static_cast<int>(threadIdx.x); i < sample.delegates; i += kAirThreads) {
+    local[i].key = __ldcg(&list[i].key);
+    local[i].reversed = __ldcg(&list[i].reversed);
+  }
+  __syncthreads();  // the list is whole
+  const Extended bound =
+      bound_of_best(local, sample.delegates, sample.rank, params.index_bits, histogram, scratch);
+  if (threadIdx.x == 0) state.steps[1].selection.low = bound;
+}
+
+// Step 2, and the last block's part of step 3.
+template <class Order, class Index>
+__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+    store_candidates(RadixPasses<typename Order::Bits, Index> params, Order order) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  constexpr int kStaged = tuning::kAirStagedCandidates;
+  using Store = CandidateStore<Bits, Index>;
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  __shared__ unsigned long long counts[kWarps + 1];
+  __shared__ typename StoredKeys<Word>::Shared shared_keys;
+
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  auto& state = params.states[row];
+  Store store(dynamic + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
+              BoundedBuffer<Bits, Index>{params.buffer(0, row), params.buffer_capacity[0]}, &state.buffered);
+  const Bits* const input = params.input + row * params.row_stride;
+  // The memory is idle while the bound is found.
+  prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
+  follow_kernel_before();
+  const Extended bound = state.steps[1].selection.low;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
+
+  // Behind the bound's own index, elements of its key do not reach it.
+  const PatternFilter<Bits> reaching(order, bound.key);
+  const PatternFilter<Bits> above(order, bound.key + 1);
+  const bool none_above = static_cast<Bits>(bound.key + 1) == 0;
+  StoredKeys<Word> keys_seen;
+  visit_row<Reading::kOnce>(
+      input, params.cols, part, params.blocks_per_row, AllTiles{},
+      [&](const auto& elements, int64_t index, bool valid) {
+        const bool behind = index > bound_index;
+        const bool may_reach =
+            behind ? !none_above && above.may_reach(elements) : reaching.may_reach(elements);
+        uint32_t chosen = 0;
+        if (!valid || !may_reach) return chosen;
+#pragma unroll
+        for (int i = 0; i < elements.kElements; ++i) {
+          if (order(elements[i]) >= bound.key) chosen |= 1u << i;
+        }
+        return chosen;
+      },
+      [&](Bits bits, int64_t index, bool chosen) {
+        const Extended x{order(bits), static_cast<Index>(last_index - static_cast<Index>(index))};
+        const bool reaches = chosen && !(x < bound);
+        if (reaches) keys_seen.see(x.key, bound.key);
+        store.push(reaches, bits, static_cast<Index>(index));
+      });
+  keys_seen.publish(shared_keys);
+  store.publish(counts);
+  __syncthreads();  // what all warps counted and saw is there
+  if (threadIdx.x == 0) store.reserve(counts);
+  if (threadIdx.x < 32) keys_seen.record(shared_keys, state);
+  __syncthreads();  // and their places
+  store.finish(counts);
+  if (is_last_block(&state.arrived, params.blocks_per_row)) {
+    select_stored(params, order, row, bound, dynamic);
+  }
+}
+
+template <class Bits, class Index>
+struct Memory {
+  size_t zeroed_bytes;
+  size_t bytes;
+
+  Memory(const Config& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params,
+         Sample<Bits, Index>& sample) {
+    params.digit_bits = config.digit_bits;
+    params.buffer_capacity[0] = config.buffer;
+    params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
+    sample.delegates = config.sample_blocks_per_row * kAirThreads / config.group;
+    Workspace workspace(base);
+    params.carve_zeroed(workspace, problem.rows);
+    zeroed_bytes = workspace.bytes();
+    params.carve_rest(workspace, problem.rows);
+    sample.list =
+        workspace.take<ExtendedKey<typename KeyWord<Bits>::type, Index>>(problem.rows * sample.delegates);
+    bytes = workspace.bytes();
+  }
+};
+
+template <class Order, class Index>
+cudaError_t launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+                   cudaStream_t stream) {
+  using Bits = typename Order::Bits;
+  using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
+  RadixPasses<Bits, Index> params{};
+  Sample<Bits, Index> sample{};
+  const Memory<Bits, Index> memory(config, problem, buffers.workspace, params, sample);
+  params.input = static_cast<const Bits*>(buffers.input);
+  params.row_stride = problem.row_stride;
+  params.cols = problem.cols;
+  params.k = problem.k;
+  params.blocks_per_row = config.blocks_per_row;
+  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+  params.adaptive = params.early_stop = true;
+  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
+  sample.blocks_per_row = config.sample_blocks_per_row;
+  sample.group = config.group;
+  sample.rank = config.rank;
+  // Of the lines that a row has, wherever it begins.
+  const uint64_t lines = static_cast<uint64_t>(problem.cols / kPerVector<Bits> - 1) / kLineVectors;
+  const uint64_t strata =
+      static_cast<uint64_t>(config.sample_blocks_per_row) * (kAirThreads / kLineVectors) * kLines;
+  sample.stratum = (lines << 16) / strata;
+
+  constexpr int64_t kMostBlocks = 0x7FFFFFFF;
+  if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample_blocks_per_row)) {
+    return cudaErrorInvalidConfiguration;
+  }
+  const unsigned rows = static_cast<unsigned>(problem.rows);
+  cudaError_t error = cudaMemsetAsync(buffers.workspace, 0, memory.zeroed_bytes, stream);
+  if (error != cudaSuccess) return error;
+
+  const size_t sample_bytes = sizeof(uint32_t) * kListBins + sizeof(Extended) * sample.delegates;
+  static std::atomic<uint64_t> allowed_sample, allowed_store;
+  error = allow_shared_memory(take_sample<Order, Index>, sample_bytes, allowed_sample);
+  if (error != cudaSuccess) return error;
+  error = launch_kernel(/*ahead=*/false, take_sample<Order, Index>, rows * config.sample_blocks_per_row,
+                        kAirThreads, sample_bytes, stream, params, sample, order);  // after the memset
+  if (error != cudaSuccess) return error;
+
+  constexpr size_t kStageBytes = kWarps * CandidateStore<Bits, Index>::bytes(tuning::kAirStagedCandidates);
+  const size_t store_bytes = std::max(kStageBytes, list_selection_bytes(kStoredListBytes));
+  error = allow_shared_memory(store_candidates<Order, Index>, store_bytes, allowed_store);
+  if (error != cudaSuccess) return error;
+  error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
+                        kAirThreads, store_bytes, stream, params, order);
+  if (error != cudaSuccess) return error;
+  return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
+}
+
+}  // namespace
+
+size_t workspace_bytes(const Config& config, const Problem& problem) {
+  return visit_key_order(problem.dtype, true, false, [&](auto order) {
+    using Bits = typename decltype(order)::Bits;
+    return visit_index(problem.cols, [&](auto index) {
+      RadixPasses<Bits, decltype(index)> params{};
+      Sample<Bits, decltype(index)> sample{};
+      return Memory<Bits, decltype(index)>(config, problem, nullptr, params, sample).bytes;
+    });
+  });
+}
+
+ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    return visit_index(problem.cols, [&](auto index) {
+      return launch<decltype(order), decltype(index)>(config, problem, buffers, order, stream);
+    });
+  });
+}
+
+}  // namespace gputopk::cuda::delegate_sample

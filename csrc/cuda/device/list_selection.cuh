@@ -1,0 +1,85 @@
+// A radix selection by one block from a list in shared memory.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/device/radix_histogram.cuh"
+#include "cuda/device/selection.cuh"
+
+namespace gputopk::cuda {
+
+// Digits of a list: bins for a few thousand entries.
+inline constexpr int kListDigitBits = 11;
+inline constexpr int kListBins = 1 << kListDigitBits;
+
+template <class Word>
+struct ListSelectionScratch {
+  TargetDigitScratch<uint32_t> target;
+  // For atomics, which know no narrower type of 64 bits.
+  std::conditional_t<sizeof(Word) == 8, unsigned long long, Word> least, most;
+};
+
+__device__ inline uint32_t warp_max(uint32_t x) { return __reduce_max_sync(~0u, x); }
+__device__ inline uint64_t warp_max(uint64_t x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(~0u, x, step));
+  return x;
+}
+
+__device__ inline int bits_of(uint32_t x) { return 32 - __clz(static_cast<int>(x)); }
+__device__ inline int bits_of(uint64_t x) { return 64 - __clzll(static_cast<long long>(x)); }
+
+// The bound that the k best of `count` entries reach, and no others. No two may be equal; 1 <= k <= count.
+// Called by all threads of a block, at least kListBins / kBinsPerThread, after a barrier behind the list's
+// last write; `histogram` has kListBins bins. Digits start where the list's keys begin to differ.
+template <class Word, class Index>
+__device__ ExtendedKey<Word, Index> bound_of_best(const ExtendedKey<Word, Index>* list, int count, uint64_t k,
+                                                  int index_bits, uint32_t* histogram,
+                                                  ListSelectionScratch<Word>& scratch) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  if (thread == 0) {
+    scratch.least = static_cast<Word>(~Word{0});
+    scratch.most = 0;
+  }
+  __syncthreads();  // the extremes are reset
+  Word least = static_cast<Word>(~Word{0}), most = 0;
+  for (int i = thread; i < count; i += threads) {
+    least = min(least, list[i].key);
+    most = max(most, list[i].key);
+  }
+  // One atomic a warp; the least is the greatest complement.
+  least = static_cast<Word>(~warp_max(static_cast<Word>(~least)));
+  most = warp_max(most);
+  if (thread % 32 == 0) {
+    atomicMin(&scratch.least, least);
+    atomicMax(&scratch.most, most);
+  }
+  __syncthreads();  // the extremes are known
+  const Word lowest = static_cast<Word>(scratch.least);
+  const int key_bits = bits_of(static_cast<Word>(lowest ^ static_cast<Word>(scratch.most)));
+  auto selection = Selection<Word, Index>::whole_row(k, count);
+  // What all keys have in common.
+  selection.low.key =
+      key_bits < 8 * static_cast<int>(sizeof(Word)) ? lowest >> key_bits << key_bits : Word{0};
+
+  for (int pass = 1;; ++pass) {
+    const Digit digit = digit_of_pass(pass, kListDigitBits, key_bits, index_bits);
+    clear_histogram(histogram, 1 << digit.width());
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    for (int i = thread; i < count; i += threads) {
+      const ExtendedKey<Word, Index> x = list[i];
+      if (x < selection.low || selection.split < x) continue;
+      atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
+                                     static_cast<Index>(x.reversed - selection.low.reversed)),
+                1u);
+    }
+    __syncthreads();  // all have counted
+    const TargetDigit<uint32_t> target =
+        find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch.target);
+    selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    if (selection.takes_all()) return selection.low;
+  }
+}
+
+}  // namespace gputopk::cuda

@@ -1,0 +1,224 @@
+// The iterations of a radix selection over many blocks a row: what they keep of each row, and the step of a
+// row's last block between two passes. Shared by air.cu, which selects from rows, and delegate.cu, which
+// selects from delegates and from candidates that it has stored. radix_passes.cu has the passes themselves.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstdint>
+
+#include "core/key_order.h"
+#include "cuda/device/radix_histogram.cuh"
+#include "cuda/device/row_reader.cuh"
+#include "cuda/device/selection.cuh"
+#include "cuda/device/winner_writer.cuh"
+#include "cuda/tuning.h"
+#include "cuda/workspace.h"
+
+namespace gputopk::cuda {
+
+// A digit tells this many chunks of a row apart at most.
+inline constexpr int64_t kMostChunks = int64_t{1} << tuning::kAirMaxDigitBits;
+
+// What a pass over one row is told.
+template <class Word, class Index>
+struct Step {
+  Selection<Word, Index> selection;
+  // Where in the row winners and candidates can be: in [first, last), or, if chunk_shift is not 0, in those
+  // chunks of 2^chunk_shift elements, from the row's end, whose bit is set in the row's chunks.
+  int64_t first, last;
+  int chunk_shift;
+  uint64_t stored;  // entries in the buffer that this pass reads; 0: it reads the row
+  int source;       // that buffer, of two
+  bool stores;      // this pass stores its candidates, in the other buffer
+};
+
+// One a row, all zero before the first pass.
+template <class Word, class Index>
+struct RowState {
+  // Pass p reads [p % 2], which the last block of pass p - 1 wrote. Two, because a block with nothing to do
+  // may start when the last block of its own pass is done.
+  Step<Word, Index> steps[2];
+  uint32_t final_pass;  // the pass that takes all candidates, written by the one before; 0: not known
+  ExtendedKey<Word, Index> bound;  // what the winners reach and no others, once it is known
+  // Of candidates that were stored before the first pass: leading bits that all share, of the key, and then
+  // of the index; the greatest key; how many have a key above their bound's.
+  int key_bits_less, index_bits_less;
+  unsigned long long greatest, above;
+  unsigned long long written;   // winners written by all passes so far
+  unsigned long long buffered;  // candidates stored by this pass; its last block resets it
+  uint32_t arrived;             // blocks of this pass that are done; its last block resets it
+};
+
+// In place of the number of the final pass: the winners are written, all passes return at once.
+inline constexpr uint32_t kNoPass = 0xFFFFFFFF;
+
+// A selection of the k best of each row: what is selected from, and its memory.
+template <class Bits, class Index>
+struct RadixPasses {
+  using Word = typename KeyWord<Bits>::type;
+
+  const Bits* input;
+  int64_t row_stride;
+  int64_t cols;
+  int64_t k;
+  int64_t buffer_capacity[2];  // a row
+  int blocks_per_row;
+  int digit_bits;
+  int index_bits;
+  bool adaptive;
+  bool early_stop;
+  WinnerWriter<Bits> output;
+
+  // Workspace. `histogram` is zero before each pass: first by the launch, then by the last block that
+  // reads it.
+  RowState<Word, Index>* states;
+  Index* histogram;
+  uint32_t* chunks;  // kMostChunks bits a row
+  CandidateBuffer<Bits, Index> buffers[2];
+
+  __device__ CandidateBuffer<Bits, Index> buffer(int which, int64_t row) const {
+    const CandidateBuffer<Bits, Index>& all = buffers[which];
+    return {all.values + row * buffer_capacity[which], all.indices + row * buffer_capacity[which]};
+  }
+
+  // The number of digits. Pass digits() + 1 is the last: it takes what the last digit decided.
+  __host__ __device__ int digits() const {
+    return (8 * static_cast<int>(sizeof(Bits)) + index_bits + digit_bits - 1) / digit_bits;
+  }
+
+  __device__ Digit digit(int pass, const RowState<Word, Index>& state) const {
+    return digit_of_pass(pass, digit_bits, 8 * static_cast<int>(sizeof(Bits)) - state.key_bits_less,
+                         index_bits - state.index_bits_less);
+  }
+
+  // Carves the part of the workspace that must be zero before the first pass, then the rest.
+  void carve_zeroed(Workspace& workspace, int64_t rows) {
+    states = workspace.take<RowState<Word, Index>>(rows);
+    histogram = workspace.take<Index>(rows << digit_bits);
+  }
+  void carve_rest(Workspace& workspace, int64_t rows) {
+    chunks = workspace.take<uint32_t>(rows * kMostChunks / 32);
+    for (int which = 0; which < 2; ++which) {
+      buffers[which].values = workspace.take<Bits>(rows * buffer_capacity[which]);
+      buffers[which].indices = workspace.take<Index>(rows * buffer_capacity[which]);
+    }
+  }
+};
+
+// Adds this block's histogram to the row's.
+template <class Index>
+__device__ void add_up(const uint32_t* block, Index* row, int bins) {
+  __syncthreads();  // all warps have counted
+  for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += tuning::kAirThreads) {
+    const uint32_t count = block[bin];
+    if (count == 0) continue;
+    if constexpr (sizeof(Index) == 8) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(row + bin), static_cast<unsigned long long>(count));
+    } else {
+      atomicAdd(row + bin, count);
+    }
+  }
+}
+
+// Moves the row's histogram to shared memory and leaves zeros for the next pass.
+template <class Index>
+__device__ void take_histogram(Index* row, Index* local, int bins) {
+  constexpr int kPerLoad = kVectorBytes / static_cast<int>(sizeof(Index));
+  if (bins < kPerLoad) {
+    if (static_cast<int>(threadIdx.x) < bins) {
+      local[threadIdx.x] = __ldcg(row + threadIdx.x);
+      row[threadIdx.x] = 0;
+    }
+    return;
+  }
+  uint4* const from = reinterpret_cast<uint4*>(row);
+  uint4* const to = reinterpret_cast<uint4*>(local);
+#pragma unroll 8
+  for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += tuning::kAirThreads)
+    to[i] = __ldcg(from + i);
+  for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += tuning::kAirThreads)
+    from[i] = uint4{};
+}
+
+// Sets the bits of the chunks that hold an element with the target digit or a greater one.
+template <class Index>
+__device__ void mark_chunks(const Index* histogram, const Digit& digit, uint32_t target, uint32_t* chunks) {
+  const int count = 1 << digit.index_width;
+  for (int base = static_cast<int>(threadIdx.x) / 32 * 32; base < count; base += tuning::kAirThreads) {
+    const uint32_t chunk = base + threadIdx.x % 32;
+    bool wanted = false;
+    for (uint32_t key_part = target >> digit.index_width; key_part < 1u << digit.key_width; ++key_part) {
+      const uint32_t bin = key_part << digit.index_width | chunk;
+      wanted |= chunk < count && bin >= target && histogram[bin] > 0;
+    }
+    const unsigned bits = __ballot_sync(~0u, wanted);
+    if (threadIdx.x % 32 == 0) chunks[base / 32] = bits;
+  }
+}
+
+// The row's last block: finds the target digit of this pass and tells the next pass what to do.
+template <class Bits, class Index>
+__device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t row, Index* row_histogram,
+                       Index* local, TargetDigitScratch<Index>& scratch,
+                       RowState<typename KeyWord<Bits>::type, Index>& state) {
+  using Word = typename KeyWord<Bits>::type;
+  const Digit digit = params.digit(pass, state);
+  const int bins = 1 << digit.width();
+  take_histogram(row_histogram, local, bins);
+  __syncthreads();
+  // Before the first pass all of it is zero, unless the row's candidates were stored before.
+  const Step<Word, Index>& now = state.steps[pass % 2];
+  Selection<Word, Index> selection =
+      pass == 1 && now.stored == 0 ? Selection<Word, Index>::whole_row(params.k, params.cols) : now.selection;
+  const TargetDigit<Index> target = find_target_digit(local, bins, selection.owed, scratch);
+  // The first digit with bits of the index tells in which chunks of the row what is wanted lies. Not worth
+  // the search where it has many bits of the key.
+  constexpr int kMostKeyBits = 5;
+  const bool by_chunk = digit.index_shift > 0 && digit.index_shift + digit.index_width == params.index_bits &&
+                        digit.key_width <= kMostKeyBits;
+  if (by_chunk) mark_chunks(local, digit, target.digit, params.chunks + row * kMostChunks / 32);
+  if (threadIdx.x != 0) return;
+
+  Step<Word, Index>& next = state.steps[(pass + 1) % 2];
+  // What this pass stored is read next, instead of what it read.
+  next.stored = now.stores ? selection.candidates : now.stored;
+  next.source = now.stores ? 1 - now.source : now.source;
+  selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+  next.selection = selection;
+  const bool takes_all = selection.takes_all() && (params.early_stop || pass == params.digits());
+  if (takes_all) {
+    state.final_pass = pass + 1;
+    state.bound = selection.low;
+  }
+  state.buffered = 0;
+  // What the next pass need read: by chunks; then, the key being settled, a range of indices.
+  next.chunk_shift = by_chunk ? digit.index_shift : 0;
+  next.first = 0;
+  next.last = params.cols;
+  if (digit.reaches_index() && selection.low.key == selection.top.key) {
+    const uint64_t last_index = static_cast<uint64_t>(params.cols - 1);
+    next.first =
+        static_cast<int64_t>(last_index - min(static_cast<uint64_t>(selection.top.reversed), last_index));
+    next.last = static_cast<int64_t>(last_index - selection.low.reversed) + 1;
+  }
+  // To store what is most of a short read saves nothing.
+  const uint64_t read = next.stored > 0 ? next.stored : static_cast<uint64_t>(next.last - next.first);
+  next.stores = !takes_all &&
+                selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
+                (!params.adaptive || selection.candidates <= read / 2);
+}
+
+// Launches the passes from `first` on: from 2 where a first pass has counted the first digits, from 1 where
+// each row's steps[1] says what was stored. `ahead`: the passes may start while the kernel before them ends.
+template <class Order, class Index>
+cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params, Order order, int64_t rows,
+                          int first, bool ahead, cudaStream_t stream);
+
+// Counts and indices of 32 bits serve rows of fewer than 2^32 elements.
+template <class Visitor>
+auto visit_index(int64_t cols, Visitor&& visitor) {
+  return cols <= int64_t{0xFFFFFFFF} ? visitor(uint32_t{}) : visitor(uint64_t{});
+}
+
+}  // namespace gputopk::cuda

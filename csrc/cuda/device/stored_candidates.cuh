@@ -1,0 +1,174 @@
+// Candidates of a row that many blocks have stored, and who selects the winners from them.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/list_selection.cuh"
+#include "cuda/device/radix_passes.cuh"
+
+namespace gputopk::cuda {
+
+// A row's store of candidates. There may be more than it holds: then they are only counted.
+template <class Bits, class Index>
+struct BoundedBuffer {
+  CandidateBuffer<Bits, Index> buffer;
+  int64_t capacity;
+
+  __device__ void write(int64_t at, Bits value, Index index) const {
+    if (at < capacity) buffer.write(at, value, index);
+  }
+};
+
+template <class Bits, class Index>
+using CandidateStore = StagedWriter<Bits, Index, BoundedBuffer<Bits, Index>>;
+
+// Shared memory to select from a list of up to `bytes`: a histogram and the list.
+constexpr size_t list_selection_bytes(size_t bytes) { return sizeof(uint32_t) * kListBins + bytes; }
+
+// By one block: writes the `owed` best of the `entries` candidates in the selection's buffer `which` behind
+// the winners that were written before, which decides the row. `shared`: list_selection_bytes of them,
+// 16-byte aligned.
+template <class Order, class Index>
+__device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Index>& params,
+                                    const Order& order, int64_t row, int which, int entries, uint64_t owed,
+                                    unsigned char* shared) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  __shared__ ListSelectionScratch<Word> scratch;
+  __shared__ uint32_t written;
+  if (threadIdx.x == 0) written = 0;
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(shared);
+  Extended* const list = reinterpret_cast<Extended*>(shared + sizeof(uint32_t) * kListBins);
+  const CandidateBuffer<Bits, Index> buffer = params.buffer(which, row);
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  const int threads = static_cast<int>(blockDim.x);
+  __syncthreads();  // what else was in `shared` has been read
+#pragma unroll 8
+  for (int i = static_cast<int>(threadIdx.x); i < entries; i += threads) {
+    const Bits bits = __ldcg(buffer.values + i);
+    list[i] = {order(bits), static_cast<Index>(last_index - __ldcg(buffer.indices + i))};
+  }
+  __syncthreads();  // the list is whole
+  const Extended bound = bound_of_best(list, entries, owed, params.index_bits, histogram, scratch);
+
+  // A counter in shared memory: one in global memory would be waited for.
+  const WinnerWriter<Bits> output = params.output.row(row, params.k);
+  const int64_t before = static_cast<int64_t>(params.k - owed);
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 4
+  for (int base = static_cast<int>(threadIdx.x) - lane; base < entries; base += threads) {
+    const int i = base + lane;
+    const bool wins = i < entries && !(list[i] < bound);
+    const unsigned winners = __ballot_sync(~0u, wins);
+    if (winners == 0) continue;
+    uint32_t at = 0;
+    if (lane == 0) at = atomicAdd(&written, static_cast<uint32_t>(__popc(winners)));
+    at = __shfl_sync(~0u, at, 0) + __popc(winners & ((1u << lane) - 1));
+    if (wins) {
+      output.write(before + at, __ldcg(buffer.values + i), static_cast<Index>(last_index - list[i].reversed));
+    }
+  }
+  auto& state = params.states[row];
+  if (threadIdx.x == 0) {
+    state.final_pass = kNoPass;
+    state.bound = bound;
+  }
+}
+
+// What a block knows of the keys that it has stored, and the row's blocks together: the greatest, and how
+// many are above the bound's.
+template <class Word>
+struct StoredKeys {
+  struct Shared {
+    Word greatest[32];
+    uint32_t above[32];
+  };
+  Word greatest = 0;
+  uint32_t above = 0;
+
+  __device__ void see(Word key, Word bound_key) {
+    greatest = max(greatest, key);
+    above += key > bound_key;
+  }
+  // Two steps with a barrier between them: by all warps, then by the first.
+  __device__ void publish(Shared& shared) const {
+    const Word of_warp = warp_max(greatest);
+    const uint32_t above_of_warp = __reduce_add_sync(~0u, above);
+    if (threadIdx.x % 32 == 0) {
+      shared.greatest[threadIdx.x / 32] = of_warp;
+      shared.above[threadIdx.x / 32] = above_of_warp;
+    }
+  }
+  template <class State>
+  __device__ static void record(const Shared& shared, State& state) {
+    const bool has = threadIdx.x < blockDim.x / 32;
+    const Word greatest = warp_max(has ? shared.greatest[threadIdx.x] : Word{0});
+    const uint32_t above = __reduce_add_sync(~0u, has ? shared.above[threadIdx.x] : 0);
+    if (threadIdx.x != 0) return;
+    atomicMax(&state.greatest, static_cast<unsigned long long>(greatest));
+    atomicAdd(&state.above, static_cast<unsigned long long>(above));
+  }
+};
+
+// The most candidates that the last block selects from at once.
+inline constexpr size_t kStoredListBytes = 64 * 1024;
+
+// By the row's last block, once all that reaches `bound` is in the selection's first buffer, `buffered` of
+// them, whose keys StoredKeys knows. A few it selects from itself. Otherwise it tells the passes,
+// from the first on, what to read: what was stored; or the row, if there are more than were stored or, the
+// bound being no more than a guess, fewer than k. `shared`: list_selection_bytes(kStoredListBytes).
+template <class Order, class Index>
+__device__ void select_stored(const RadixPasses<typename Order::Bits, Index>& params, const Order& order,
+                              int64_t row,
+                              const ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index>& bound,
+                              unsigned char* shared) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  __shared__ unsigned long long count;
+  auto& state = params.states[row];
+  if (threadIdx.x == 0) count = atomicExch(&state.buffered, 0ull);
+  __syncthreads();  // the count is known
+  const uint64_t stored = count, k = params.k;
+  const bool usable = stored >= k && stored <= static_cast<uint64_t>(params.buffer_capacity[0]);
+  if (usable && stored <= kStoredListBytes / sizeof(Extended)) {
+    return take_best_of_stored(params, order, row, 0, static_cast<int>(stored), k, shared);
+  }
+  if (threadIdx.x != 0) return;
+  Step<Word, Index>& step = state.steps[1];
+  step = {};
+  step.selection = Selection<Word, Index>::whole_row(k, params.cols);
+  step.last = params.cols;
+  if (!usable) return;
+  step.stored = stored;
+  // Digits start where the candidates begin to differ. With fewer than k above the bound's key, that key is
+  // the k-th best: those above are winners, and the index decides among the others.
+  const uint64_t above = __ldcg(&state.above);
+  const bool index_decides = above < k;
+  const Word greatest = index_decides ? bound.key : static_cast<Word>(__ldcg(&state.greatest));
+  const int key_bits = bits_of(static_cast<Word>(bound.key ^ greatest));
+  int index_bits = params.index_bits;
+  if (key_bits == 0) {
+    index_bits = bits_of(static_cast<Index>(bound.reversed ^ static_cast<Index>(params.cols - 1)));
+  }
+  constexpr int kWordBits = 8 * static_cast<int>(sizeof(Word)),
+                kIndexBits = 8 * static_cast<int>(sizeof(Index));
+  auto& selection = step.selection;
+  if (key_bits < kWordBits) selection.low.key = bound.key >> key_bits << key_bits;
+  if (key_bits == 0 && index_bits < kIndexBits) {
+    selection.low.reversed = bound.reversed >> index_bits << index_bits;
+  }
+  if (index_decides) {
+    selection.split.key = bound.key;
+    selection.owed = k - above;
+    selection.candidates = stored - above;
+  } else {
+    selection.candidates = stored;
+  }
+  state.key_bits_less = 8 * static_cast<int>(sizeof(Bits)) - key_bits;
+  state.index_bits_less = params.index_bits - index_bits;
+  if (stored == k) state.final_pass = 1;
+}
+
+}  // namespace gputopk::cuda

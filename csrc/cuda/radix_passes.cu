@@ -1,0 +1,291 @@
+// The fused passes of a radix selection: steps 3 to 5 of air.cu, from a row or from stored candidates.
+
+#include <algorithm>
+#include <atomic>
+
+#include "cuda/device/last_block.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/radix_passes.cuh"
+#include "cuda/device/row_reader.cuh"
+#include "cuda/device/stored_candidates.cuh"
+
+namespace gputopk::cuda {
+namespace {
+
+using tuning::kAirThreads;
+constexpr int kWarps = kAirThreads / 32;
+
+template <class Bits, class Index>
+using WinnerStage = StagedWriter<Bits, Index, WinnerWriter<Bits>>;
+template <class Bits, class Index>
+using CandidateStage = StagedWriter<Bits, Index, CandidateBuffer<Bits, Index>>;
+
+// Dynamic shared memory of a fused pass: the stages of its warps, then the histogram.
+template <class Bits, class Index>
+constexpr size_t kWarpStageBytes = WinnerStage<Bits, Index>::bytes(tuning::kAirStagedWinners) +
+                                   CandidateStage<Bits, Index>::bytes(tuning::kAirStagedCandidates);
+
+// What a pass's last block selects from at once, in the memory of stages and histogram.
+constexpr size_t kFinishBytes = 16 * 1024;
+
+// Behind the histogram of a fused pass: where elements go that are not counted.
+constexpr size_t kUncountedBytes = sizeof(uint32_t);
+
+// Candidates a block at least, so that a short buffer is not spread over blocks that only come and go.
+constexpr int64_t kBufferedPerBlock = int64_t{kAirThreads} * 8;
+
+// One pass. With kIndexed the selection's bounds reach into the index.
+template <class Order, class Index, bool kIndexed>
+__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+    fused_pass(RadixPasses<typename Order::Bits, Index> params, Order order, int pass) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  extern __shared__ __align__(16) unsigned char dynamic[];
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic + kWarps * kWarpStageBytes<Bits, Index>);
+  __shared__ TargetDigitScratch<Index> scratch;
+  __shared__ unsigned long long winner_counts[kWarps + 1], candidate_counts[kWarps + 1];
+
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  follow_kernel_before();
+  auto& state = params.states[row];
+  const Step<Word, Index>& step = state.steps[pass % 2];
+  if (state.final_pass != 0 && pass > static_cast<int>(state.final_pass)) return;
+  const bool takes_all = pass == static_cast<int>(state.final_pass);
+  const bool stores = step.stores;
+  const int64_t stored = static_cast<int64_t>(step.stored);
+  const int64_t useful = (stored + kBufferedPerBlock - 1) / kBufferedPerBlock;
+  const int parts =
+      stored == 0 || useful > params.blocks_per_row ? params.blocks_per_row : static_cast<int>(useful);
+  if (part >= parts) return;
+
+  // So few candidates are left that this pass's last block selects from them.
+  const bool finishes =
+      stores && params.early_stop && step.selection.candidates <= kFinishBytes / sizeof(Extended);
+  const bool counts = !takes_all && !finishes;
+  const Digit digit = params.digit(pass, state);
+  const int bins = 1 << digit.width();
+  if (counts) clear_histogram(histogram, bins);
+  __shared__ uint32_t chunks[kIndexed ? kMostChunks / 32 : 1];
+  if (kIndexed && step.chunk_shift != 0) {
+    const int words = ((1 << (params.index_bits - step.chunk_shift)) + 31) / 32;
+    for (int i = static_cast<int>(threadIdx.x); i < words; i += kAirThreads) {
+      chunks[i] = params.chunks[row * kMostChunks / 32 + i];
+    }
+  }
+  __syncthreads();
+
+  const Extended low = step.selection.low, split = step.selection.split, top = step.selection.top;
+  const Word key_span = top.key - low.key, candidate_span = split.key - low.key;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  unsigned char* const stage = dynamic + threadIdx.x / 32 * kWarpStageBytes<Bits, Index>;
+  WinnerStage<Bits, Index> winners(stage, tuning::kAirStagedWinners, params.output.row(row, params.k),
+                                   &state.written);
+  CandidateStage<Bits, Index> candidates(stage + winners.bytes(tuning::kAirStagedWinners),
+                                         tuning::kAirStagedCandidates, params.buffer(1 - step.source, row),
+                                         &state.buffered);
+
+  const auto in_range = [&](Word distance, Index index) {
+    if (distance > key_span) return false;
+    if constexpr (kIndexed) {
+      const Extended x{static_cast<Word>(low.key + distance), static_cast<Index>(last_index - index)};
+      return !(x < low) && !(top < x);
+    }
+    return true;
+  };
+  // One element: takes or counts it. Called by whole warps.
+  const auto sort_out = [&](Bits bits, Index index, bool valid) {
+    const Word distance = static_cast<Word>(order(bits) - low.key);
+    const Extended x{static_cast<Word>(low.key + distance), static_cast<Index>(last_index - index)};
+    const bool inside = valid && in_range(distance, index);
+    const bool wins = inside && (takes_all || (kIndexed ? split < x : distance > candidate_span));
+    winners.push(wins, bits, index);
+    if (takes_all) return;
+    const bool stays = inside && !wins;
+    if (stays && counts) {
+      atomicAdd(histogram + digit.of(distance, static_cast<Index>(x.reversed - low.reversed)), 1u);
+    }
+    candidates.push(stays && stores, bits, index);
+  };
+  // Whether winners or candidates can be among the row's elements [first, last).
+  [[maybe_unused]] const int chunk_shift = step.chunk_shift;
+  [[maybe_unused]] const int64_t first_wanted = step.first, last_wanted = step.last;
+  const auto wanted = [&] {
+    if constexpr (!kIndexed) {
+      return AllTiles{};  // no digit has yet told where
+    } else {
+      return [=, chunks = &chunks[0]](int64_t first, int64_t last) {
+        if (chunk_shift == 0) return first < last_wanted && last > first_wanted;
+        const uint64_t lowest =
+            static_cast<uint64_t>(last_index - static_cast<Index>(last - 1)) >> chunk_shift;
+        const uint64_t highest = static_cast<uint64_t>(last_index - static_cast<Index>(first)) >> chunk_shift;
+        for (uint64_t chunk = lowest; chunk <= highest; ++chunk) {
+          if (chunks[chunk / 32] >> (chunk % 32) & 1) return true;
+        }
+        return false;
+      };
+    }
+  }();
+
+  const Bits* const input = params.input + row * params.row_stride;
+  [[maybe_unused]] const int index_padding = 32 - params.index_bits;
+  // Reads the row. `distance(bits)` is of the key from the selection's least, and beyond `key_span` outside
+  // it.
+  const auto read_row = [&](const auto& distance) {
+    if (takes_all || stores) {
+      // Few elements are in the selection: probe for them.
+      visit_row<Reading::kOnce>(
+          input, params.cols, part, parts, wanted,
+          [&](const auto& elements, int64_t index, bool valid) {
+            uint32_t chosen = 0;
+#pragma unroll
+            for (int i = 0; i < elements.kElements; ++i) {
+              if (in_range(distance(elements[i]), static_cast<Index>(index + i))) chosen |= 1u << i;
+            }
+            return valid ? chosen : 0;
+          },
+          [&](Bits bits, int64_t index, bool chosen) { sort_out(bits, static_cast<Index>(index), chosen); });
+      return;
+    }
+    // Most elements may be candidates: count them as they are read, and choose the winners alone. A bin of
+    // its own for what is not counted costs less than a branch around the atomic.
+    const auto count = [&](bool counted, uint32_t bin) {
+      atomicAdd(histogram + (counted ? bin : static_cast<uint32_t>(bins)), 1u);
+    };
+    const auto wins_by_key = [&](Word of_element) {
+      return static_cast<Word>(of_element - candidate_span - 1) <
+             static_cast<Word>(key_span - candidate_span);
+    };
+    const auto push_winner = [&](Bits bits, int64_t index, bool chosen) {
+      winners.push(chosen, bits, static_cast<Index>(index));
+    };
+    if (!kIndexed && !digit.reaches_index()) {
+      // The usual digit, in the fewest instructions: what is no candidate has a bin beyond the last.
+      visit_row<Reading::kOnce>(
+          input, params.cols, part, parts, wanted,
+          [&](const auto& elements, int64_t, bool valid) {
+            uint32_t chosen = 0;
+#pragma unroll
+            for (int i = 0; i < elements.kElements; ++i) {
+              const Word of_element = distance(elements[i]);
+              const Word bin = of_element >> digit.key_shift;
+              count(valid && bin < bins, static_cast<uint32_t>(bin));
+              if (valid && wins_by_key(of_element)) chosen |= 1u << i;
+            }
+            return chosen;
+          },
+          push_winner);
+      return;
+    }
+    visit_row<Reading::kOnce>(
+        input, params.cols, part, parts, wanted,
+        [&](const auto& elements, int64_t index, bool valid) {
+          uint32_t chosen = 0;
+#pragma unroll
+          for (int i = 0; i < elements.kElements; ++i) {
+            const Word of_element = distance(elements[i]);
+            const Index reversed = static_cast<Index>(last_index - index - i);
+            bool stays = valid && of_element <= candidate_span;
+            bool wins = valid && wins_by_key(of_element);
+            if constexpr (kIndexed) {
+              const Extended x{static_cast<Word>(low.key + of_element), reversed};
+              const bool in_range = (stays || wins) && !(x < low) && !(top < x);
+              wins = in_range && split < x;
+              stays = in_range && !wins;
+            }
+            if (wins) chosen |= 1u << i;
+            uint32_t bin;
+            if constexpr (!kIndexed && sizeof(Word) == 4 && sizeof(Index) == 4) {
+              // The digit ends within the index, whose highest bits follow the key's lowest.
+              bin = __funnelshift_l(reversed << index_padding, of_element, digit.index_width);
+            } else {
+              bin = digit.of(of_element, static_cast<Index>(reversed - low.reversed));
+            }
+            count(stays, bin);
+          }
+          return chosen;
+        },
+        push_winner);
+  };
+
+  const auto distance_by_key = [&](Bits bits) { return static_cast<Word>(order(bits) - low.key); };
+  KeyDistance<Word> distance_by_pattern;
+  if (stored > 0) {
+    const CandidateBuffer<Bits, Index> source = params.buffer(step.source, row);
+    visit_candidates(
+        source.values, source.indices, stored, part, parts,
+        [&](Bits bits, Index, bool valid) { return valid && distance_by_key(bits) <= key_span; }, sort_out);
+  } else if (!kIndexed && order.distance_from(low.key, top.key, distance_by_pattern)) {
+    read_row(distance_by_pattern);
+  } else {
+    read_row(distance_by_key);
+  }
+
+  // What is still staged goes out, and the counts are added up.
+  winners.publish(winner_counts);
+  candidates.publish(candidate_counts);
+  __syncthreads();
+  if (threadIdx.x == 0) winners.reserve(winner_counts);
+  if (threadIdx.x == 32) candidates.reserve(candidate_counts);
+  __syncthreads();
+  winners.finish(winner_counts);
+  candidates.finish(candidate_counts);
+  if (takes_all) return;
+  if (finishes) {
+    if (is_last_block(&state.arrived, parts)) {
+      take_best_of_stored(params, order, row, 1 - step.source, static_cast<int>(step.selection.candidates),
+                          step.selection.owed, dynamic);
+    }
+    return;
+  }
+  Index* const row_histogram = params.histogram + (row << params.digit_bits);
+  add_up(histogram, row_histogram, bins);
+  if (is_last_block(&state.arrived, parts)) {
+    choose(params, pass, row, row_histogram, reinterpret_cast<Index*>(histogram), scratch, state);
+  }
+}
+
+}  // namespace
+
+template <class Order, class Index>
+cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params, Order order, int64_t rows,
+                          int first, bool ahead, cudaStream_t stream) {
+  using Bits = typename Order::Bits;
+  const unsigned blocks = static_cast<unsigned>(rows * params.blocks_per_row);
+  // The last block needs the bins in the width of the row's counts.
+  const size_t shared_bytes =
+      std::max(kWarps * kWarpStageBytes<Bits, Index> + (sizeof(Index) << params.digit_bits) + kUncountedBytes,
+               list_selection_bytes(kFinishBytes));
+  static std::atomic<uint64_t> allowed_key, allowed_indexed;
+  for (int pass = first; pass <= params.digits() + 1; ++pass) {
+    // The digits of stored candidates may reach the index at once.
+    const bool indexed =
+        pass > 1 &&
+        (first == 1 ||
+         digit_of_pass(pass - 1, params.digit_bits, Order::kBits, params.index_bits).reaches_index());
+    const auto kernel = indexed ? fused_pass<Order, Index, true> : fused_pass<Order, Index, false>;
+    cudaError_t error = allow_shared_memory(kernel, shared_bytes, indexed ? allowed_indexed : allowed_key);
+    if (error != cudaSuccess) return error;
+    error = launch_kernel(ahead, kernel, blocks, kAirThreads, shared_bytes, stream, params, order, pass);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
+}
+
+#define GPUTOPK_LAUNCH_PASSES(Bits, kFloating)                                                               \
+  template cudaError_t launch_passes(const RadixPasses<Bits, uint32_t>&, KeyOrder<Bits, kFloating>, int64_t, \
+                                     int, bool, cudaStream_t);                                               \
+  template cudaError_t launch_passes(const RadixPasses<Bits, uint64_t>&, KeyOrder<Bits, kFloating>, int64_t, \
+                                     int, bool, cudaStream_t);
+GPUTOPK_LAUNCH_PASSES(uint8_t, false)
+GPUTOPK_LAUNCH_PASSES(uint8_t, true)
+GPUTOPK_LAUNCH_PASSES(uint16_t, false)
+GPUTOPK_LAUNCH_PASSES(uint16_t, true)
+GPUTOPK_LAUNCH_PASSES(uint32_t, false)
+GPUTOPK_LAUNCH_PASSES(uint32_t, true)
+GPUTOPK_LAUNCH_PASSES(uint64_t, false)
+GPUTOPK_LAUNCH_PASSES(uint64_t, true)
+#undef GPUTOPK_LAUNCH_PASSES
+
+}  // namespace gputopk::cuda
