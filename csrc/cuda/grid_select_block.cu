@@ -7,8 +7,8 @@
 //      device/selection.cuh) is at or above the bound: some element that k of the row, itself included,
 //      reach. The first bound comes from the maxima of the threads' shares of the first tile.
 //   2. Candidates are pushed to the list in two steps: ballots place those for which there is room; where a
-//      list overflows, the rest stay in registers while the block prunes it to the k best, which raises the
-//      bound, and follow then. So any input is right, and a hostile one is only slower.
+//      list overflows, threads remember which did not fit, the block prunes the list to the k best, which
+//      raises the bound, and the rest follow. So any input is right, and a hostile one is only slower.
 //   3. Blocks of one row share their bounds and never wait: each publishes an entry that at least
 //      ceil(k / blocks) of its own elements reach. The least that all blocks have published is a bound of the
 //      row, which every block reads once a tile.
@@ -83,7 +83,8 @@ __device__ unsigned long long pack(const ExtendedKey<Word, Index>& bound, int in
     return bound.key;
   } else {
     const int dropped = index_bits > 32 ? index_bits - 32 : 0;
-    return static_cast<unsigned long long>(bound.key) << 32 | static_cast<uint32_t>(bound.reversed >> dropped);
+    return static_cast<unsigned long long>(bound.key) << 32 |
+           static_cast<uint32_t>(bound.reversed >> dropped);
   }
 }
 
@@ -202,8 +203,8 @@ __device__ __noinline__ ExtendedKey<Word, Index> bound_of_best(List<Word, Index>
   const int key_bits = width_of(static_cast<Word>(static_cast<Word>(~least_inverted) - origin));
 
   // Keys less `origin`, from here on.
-  auto selection = Selection<Word, Index>::whole_row(static_cast<uint64_t>(wanted),
-                                                     static_cast<uint64_t>(entries));
+  auto selection =
+      Selection<Word, Index>::whole_row(static_cast<uint64_t>(wanted), static_cast<uint64_t>(entries));
   for (int pass = 1;; ++pass) {
     const Digit digit = digit_of_pass(pass, list.digit_bits, key_bits, list.index_bits);
     clear_histogram(histogram, 1 << digit.width());
@@ -257,7 +258,7 @@ __device__ __noinline__ void keep_from(List<Word, Index> list, int entries, Exte
 //
 // A source deals a block's elements out in steps, which are the same for all its threads:
 //   steps()              how many
-//   load(tile)           loads this thread's elements of the next step
+//   load(tile)           loads this thread's elements of the next step; reload(tile) loads the same again
 //   probe(tile, bound)   a bit for each that may reach the bound: unrolled, by keys
 //   element(tile, at)    the extended key of the element of one bit
 
@@ -272,71 +273,82 @@ class RowTiles {
 
   struct Tile {
     Vector<Bits> vectors[kUnroll<Bits>];
-    uint32_t number;  // in the row; one behind the last: the ragged ends
+    Index begin;       // of this thread's elements
+    uint32_t present;  // a bit for each that there is
   };
 
   __device__ RowTiles(const Bits* row, int64_t cols, int part, int parts, const Order& order)
-      : row_(row), shape_(row, cols), last_index_(static_cast<Index>(cols - 1)), order_(order) {
-    end_ = cols - shape_.tail;
-    tiles_ = static_cast<uint32_t>((end_ - shape_.head + tile_elements() - 1) / tile_elements());
+      : row_(row), cols_(cols), order_(order), next_(0), advance_(0) {
+    const RowShape<Bits> shape(row, cols);
+    head_ = shape.head;
+    const int64_t elements = cols - shape.head - shape.tail;
+    tiles_ = static_cast<uint32_t>((elements + tile_elements() - 1) / tile_elements());
     const uint32_t first = static_cast<uint32_t>(part);
-    own_tiles_ = first < tiles_ ? (tiles_ - 1 - first) / parts + 1 : 0;
-    has_ends_ = part == 0 && shape_.head + shape_.tail > 0;
-    next_ = 0;
-    advance_ = 0;
+    left_ = first < tiles_ ? (tiles_ - 1 - first) / static_cast<uint32_t>(parts) + 1 : 0;
+    has_ends_ = part == 0 && shape.head + shape.tail > 0;
     if (tiles_ > 1) {
-      // A prime greater than the number of tiles: its multiples visit each tile once.
+      // The multiples of a prime greater than the number of tiles visit each tile once.
       const uint32_t stride = tuning::kGridListTilePrime % tiles_;
       next_ = first == 0 ? 0 : static_cast<uint32_t>(uint64_t{first} * stride % tiles_);
       advance_ = parts == 1 ? stride : static_cast<uint32_t>(static_cast<uint64_t>(parts) * stride % tiles_);
     }
-    dealt_ = 0;
   }
 
-  __device__ uint32_t steps() const { return own_tiles_ + (has_ends_ ? 1 : 0); }
-  __device__ bool has_tiles() const { return own_tiles_ > 0; }
+  __device__ uint32_t steps() const { return left_ + (has_ends_ ? 1 : 0); }
+  // The next step is a tile.
+  __device__ bool has_tiles() const { return left_ > 0; }
 
   __device__ void load(Tile& tile) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) tile.vectors[v] = {};
-    if (dealt_ == own_tiles_) {
-      tile.number = tiles_;
-      if (has_end()) {
-        const Bits bits = row_[end_index()];
-        tile.vectors[0].words.x = static_cast<uint32_t>(bits);
-        if constexpr (sizeof(Bits) == 8) tile.vectors[0].words.y = static_cast<uint32_t>(bits >> 32);
-      }
+    tile.present = 0;
+    if (left_ == 0) {
+      load_end(tile);
       return;
     }
-    ++dealt_;
-    tile.number = next_;
-    // At most `tiles_` below 2^32 - kGridListTilePrime, so the sum does not wrap.
-    next_ += advance_;
+    --left_;
+    const uint32_t number = next_;
+    next_ += advance_;  // both are below tiles_, and that is far below 2^31
     if (next_ >= tiles_) next_ -= tiles_;
-    const int64_t begin = begin_of(tile.number);
-    const Bits* const source = row_ + begin;
-    if (tile.number < tiles_ - 1) {
+    tile.begin = static_cast<Index>(static_cast<Index>(number) * static_cast<Index>(tile_elements())) +
+                 static_cast<Index>(head_ + static_cast<int>(threadIdx.x) * kElements);
+    const Bits* const source = row_ + tile.begin;
+    if (number < tiles_ - 1) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         tile.vectors[v] = load_vector<Reading::kOnce>(source + v * distance());
       }
+      tile.present = ~0u;
     } else {  // the last tile may be short
+      const int64_t behind = end() - static_cast<int64_t>(tile.begin);
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        if (begin + v * distance() < end_) {
+        if (v * distance() < behind) {
           tile.vectors[v] = load_vector<Reading::kOnce>(source + v * distance());
+          tile.present |= kOfVector << (v * kElements);
         }
       }
     }
   }
 
+  // Loads the same elements again.
+  __device__ void reload(Tile& tile) const {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) tile.vectors[v] = {};
+    const int64_t begin = static_cast<int64_t>(tile.begin);
+    if (begin < head_ || begin >= end()) return load_end(tile);
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (tile.present >> (v * kElements) & 1) {
+        tile.vectors[v] = load_vector<Reading::kOnce>(row_ + tile.begin + v * distance());
+      }
+    }
+  }
+
   __device__ uint32_t probe(const Tile& tile, const Extended& bound) const {
-    if (tile.number == tiles_) return has_end() && order_(tile.vectors[0][0]) >= bound.key ? 1 : 0;
-    // Where the whole tile lies behind the bound's index, its key alone does not do.
-    const Index highest = static_cast<Index>(last_index_ - static_cast<Index>(tile_begin(tile.number)));
-    const bool behind = highest < bound.reversed;
+    // Where the bound's index is before all of this thread's elements, its key alone does not do.
+    const bool behind = reversed(tile.begin) < bound.reversed;
     const Word least = static_cast<Word>(bound.key + (behind ? 1 : 0));
-    if (behind && least == 0) return 0;  // no key is greater
     uint32_t chosen = 0;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -345,7 +357,7 @@ class RowTiles {
         if (order_(tile.vectors[v][i]) >= least) chosen |= 1u << (v * kElements + i);
       }
     }
-    return tile.number < tiles_ - 1 ? chosen : chosen & present(tile);
+    return behind && least == 0 ? 0 : chosen & tile.present;  // 0: no key is greater than the bound's
   }
 
   // The best key of this thread's elements; 0, which is no better than any, where it has none.
@@ -353,7 +365,7 @@ class RowTiles {
     Word best = 0;
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      if (begin_of(tile.number) + v * distance() < end_) {
+      if (tile.present >> (v * kElements) & 1) {
 #pragma unroll
         for (int i = 0; i < kElements; ++i) best = max(best, static_cast<Word>(order_(tile.vectors[v][i])));
       }
@@ -362,53 +374,46 @@ class RowTiles {
   }
 
   __device__ Extended element(const Tile& tile, int at) const {
-    const int64_t index = tile.number == tiles_
-                              ? end_index()
-                              : begin_of(tile.number) + at / kElements * distance() + at % kElements;
+    const int offset = at / kElements * distance() + at % kElements;
     return {static_cast<Word>(order_(element_of(tile.vectors, at))),
-            static_cast<Index>(last_index_ - static_cast<Index>(index))};
+            reversed(static_cast<Index>(tile.begin + static_cast<Index>(offset)))};
   }
 
  private:
   static constexpr int kElements = kPerVector<Bits>;
   static constexpr int kVectors = kUnroll<Bits>;
-  static_assert(kVectors * kElements <= 32, "a bit of `chosen` for each element");
+  static constexpr uint32_t kOfVector = (1u << kElements) - 1;
+  static_assert(kVectors * kElements <= 32, "a bit of `present` for each element");
 
   __device__ static int distance() { return static_cast<int>(blockDim.x) * kElements; }
   __device__ static int tile_elements() { return distance() * kVectors; }
-  __device__ int64_t tile_begin(uint32_t tile) const {
-    return shape_.head + static_cast<int64_t>(tile) * tile_elements();
+  __device__ Index reversed(Index index) const {
+    return static_cast<Index>(static_cast<Index>(cols_ - 1) - index);
   }
-  __device__ int64_t begin_of(uint32_t tile) const {
-    return tile_begin(tile) + static_cast<int>(threadIdx.x) * kElements;
-  }
-  __device__ uint32_t present(const Tile& tile) const {
-    constexpr uint32_t kVector = static_cast<uint32_t>((uint64_t{1} << kElements) - 1);
-    uint32_t bits = 0;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (begin_of(tile.number) + v * distance() < end_) bits |= kVector << (v * kElements);
-    }
-    return bits;
-  }
+  // Of the whole vectors.
+  __device__ int64_t end() const { return cols_ - (cols_ - head_) % kElements; }
 
-  // The ragged ends, fewer than a vector each: the head in the lower half of the first warp's lanes, the tail
-  // in the upper.
-  __device__ bool has_end() const {
+  // The ragged ends, fewer elements than a vector each: the head in the lower half of the first warp's lanes,
+  // the tail in the upper.
+  __device__ void load_end(Tile& tile) const {
     const int thread = static_cast<int>(threadIdx.x);
-    return thread < 16 ? thread < shape_.head : thread < 32 && thread - 16 < shape_.tail;
-  }
-  __device__ int64_t end_index() const {
-    const int thread = static_cast<int>(threadIdx.x);
-    return thread < 16 ? thread : end_ + (thread - 16);
+    const int64_t at = thread < 16 ? thread : end() + (thread - 16);
+    if (thread >= 32 || at >= (thread < 16 ? int64_t{head_} : cols_)) {
+      tile.begin = 0;
+      return;
+    }
+    const Bits bits = row_[at];
+    tile.begin = static_cast<Index>(at);
+    tile.present = 1;
+    tile.vectors[0].words.x = static_cast<uint32_t>(bits);
+    if constexpr (sizeof(Bits) == 8) tile.vectors[0].words.y = static_cast<uint32_t>(bits >> 32);
   }
 
   const Bits* row_;
-  RowShape<Bits> shape_;
-  int64_t end_;  // of the whole vectors
-  Index last_index_;
+  int64_t cols_;
   Order order_;
-  uint32_t tiles_, own_tiles_, dealt_, next_, advance_;
+  int head_;
+  uint32_t tiles_, left_, next_, advance_;
   bool has_ends_;
 };
 
@@ -423,6 +428,7 @@ class StoredEntries {
   struct Tile {
     Word keys[kLoads];
     Index reversed[kLoads];
+    int64_t begin;
     uint32_t present;
   };
 
@@ -434,16 +440,21 @@ class StoredEntries {
     return static_cast<uint32_t>((count_ + step - 1) / step);
   }
   __device__ void load(Tile& tile) {
+    tile.begin = next_ + static_cast<int>(threadIdx.x);
+    next_ += static_cast<int64_t>(blockDim.x) * kLoads;
+    reload(tile);
+  }
+
+  __device__ void reload(Tile& tile) const {
     tile.present = 0;
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
-      const int64_t at = next_ + i * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+      const int64_t at = tile.begin + i * static_cast<int>(blockDim.x);
       const bool present = at < count_;
       tile.keys[i] = present ? __ldcg(keys_ + at) : Word{};
       tile.reversed[i] = present ? __ldcg(reversed_ + at) : Index{};
       if (present) tile.present |= 1u << i;
     }
-    next_ += static_cast<int64_t>(blockDim.x) * kLoads;
   }
 
   __device__ uint32_t probe(const Tile& tile, const Extended& bound) const {
@@ -510,23 +521,21 @@ class Selector {
   __device__ void take(Source source) {
     const uint32_t steps = source.steps();
     uint32_t next_review = static_cast<uint32_t>(params_.first_review);
-    // The next step's loads are under way while this one is looked at.
-    typename Source::Tile ahead{};
-    if (steps > 0) source.load(ahead);
-    if constexpr (Source::kReadsRow) {
-      if (source.has_tiles()) start_bound(source.best_key(ahead));
-    }
     for (uint32_t step = 1; step <= steps; ++step) {
-      const typename Source::Tile tile = ahead;
-      if (step < steps) source.load(ahead);
+      typename Source::Tile tile;
+      source.load(tile);
       // Asked for now, waited for after this step.
       const unsigned long long newest = shares_row() ? load_shared_word(row_bound_) : 0;
+      if constexpr (Source::kReadsRow) {
+        if (step == 1 && source.has_tiles()) start_bound(source.best_key(tile));
+      }
       uint32_t chosen = source.probe(tile, bound_);
       for (;;) {
         chosen = push(source, tile, chosen);
         // All warps prune or none does, and none pushes on before the list has been pruned.
         if (!__syncthreads_or(chosen != 0)) break;
         prune(params_.slack);
+        source.reload(tile);  // rather than keep it in registers that every tile would pay for
       }
       if (shares_row()) raise(unpacked(newest));
       if constexpr (Source::kReadsRow) {
@@ -538,8 +547,8 @@ class Selector {
     }
   }
 
-  // Step 4: stores the list, at most k entries, behind those that other blocks have stored in the buffer. True
-  // in the last of `members` blocks: its list is empty then, and `total` is what the buffer holds.
+  // Step 4: stores the list, at most k entries, behind those that other blocks have stored in the buffer.
+  // True in the last of `members` blocks: its list is empty then, and `total` is what the buffer holds.
   __device__ bool hand_over(bool publishes, int64_t counter, int members, Word* keys, Index* reversed,
                             int64_t& total) {
     __shared__ unsigned long long base;
@@ -787,8 +796,8 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   if (config.blocks_per_row > 1 && problem.rows > kMostBlocks / config.blocks_per_row) {
     return cudaErrorInvalidConfiguration;
   }
-  const unsigned blocks =
-      static_cast<unsigned>(std::min(problem.rows, kMostBlocks / config.blocks_per_row) * config.blocks_per_row);
+  const unsigned blocks = static_cast<unsigned>(std::min(problem.rows, kMostBlocks / config.blocks_per_row) *
+                                                config.blocks_per_row);
   const size_t bytes = shared_bytes<typename KeyWord<Bits>::type, Index>(config);
   static std::atomic<uint64_t> allowed;
   if ((error = allow_shared_memory(select_rows<Order, Index>, bytes, allowed)) != cudaSuccess) return error;

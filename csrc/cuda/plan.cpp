@@ -107,6 +107,62 @@ Plan grid_plan(const Problem& problem, const Device& device, const AirStudy& stu
   return {problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
 }
 
+// As air_blocks_per_row, with the work that blocks of one row have with each other.
+int grid_list_blocks_per_row(const Problem& problem, const Device& device) {
+  const int bytes = dtype_bytes(problem.dtype);
+  const int64_t tile = int64_t{tuning::kGridListMaxThreads} * tuning::loads_in_flight(bytes) * (16 / bytes);
+  const int64_t resident = int64_t{device.sm_count} * tuning::kGridListBlocksPerSm;
+  const int64_t tiles = divide_up(problem.cols, tile);
+  int best = 1;
+  double best_cost = 0;
+  for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, std::min(tiles, resident)); ++blocks) {
+    const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
+    const double overhead =
+        blocks == 1 ? tuning::kGridListBlockOverheadTiles : tuning::kGridListSharedRowOverheadTiles;
+    const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + overhead);
+    if (blocks == 1 || cost < best_cost) {
+      best = static_cast<int>(blocks);
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+grid_select_block::Config grid_select_block_config(const Problem& problem, const Device& device) {
+  grid_select_block::Config config{};
+  config.blocks_per_row = grid_list_blocks_per_row(problem, device);
+  const bool few_rows = problem.rows <= device.sm_count;
+  const int per_thread =
+      few_rows ? tuning::kGridListFewRowsElementsPerThread : tuning::kGridListElementsPerThread;
+  config.threads = config.blocks_per_row > 1 ? tuning::kGridListMaxThreads : tuning::kGridListMinThreads;
+  while (config.threads < tuning::kGridListMaxThreads && config.threads * per_thread < problem.cols) {
+    config.threads *= 2;
+  }
+  // Of a few groups none need wait for another.
+  const int group = tuning::kGridListGroup;
+  config.blocks_per_group = config.blocks_per_row <= 2 * group ? config.blocks_per_row : group;
+  const bool short_rows = problem.cols <= tuning::kGridListShortCols;
+  config.digit_bits = short_rows ? tuning::kGridListShortDigitBits : tuning::kGridListDigitBits;
+  // A list as long as the row is never full.
+  const int64_t wanted = std::min(problem.cols, problem.k + std::max(problem.k, tuning::kGridListMinRoom));
+  constexpr int kStatic = 4 * 1024;  // the kernel's own variables
+  const int shared_bytes = std::min(tuning::kGridListSharedBytes, device.shared_bytes_per_block) -
+                           (4 << config.digit_bits) - kStatic;
+  const int entry_bytes =
+      std::max(4, dtype_bytes(problem.dtype)) + (problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8);
+  config.capacity = static_cast<int>(std::min<int64_t>(wanted, shared_bytes / entry_bytes));
+  config.first_review = tuning::kGridListFirstReview;
+  config.review_growth = tuning::kGridListReviewGrowth;
+  config.in_order =
+      problem.k <= (problem.sorted ? tuning::kGridListRankedWinners : tuning::kGridListRankedUnsorted);
+  return config;
+}
+
+Plan grid_select_block_plan(const Problem& problem, const Device& device) {
+  const grid_select_block::Config config = grid_select_block_config(problem, device);
+  return {problem, device, config, problem.sorted && !config.in_order};
+}
+
 // Whether a row is better off with one block than with many.
 bool suits_one_block(const Problem& problem, const Device& device) {
   const bool many_rows = problem.rows >= 2 * device.sm_count;
@@ -115,10 +171,14 @@ bool suits_one_block(const Problem& problem, const Device& device) {
 
 }  // namespace
 
-const char* unsupported_reason(const Problem&, Algorithm algorithm) {
+const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kAir: return nullptr;
+    case Algorithm::kGridSelect:
+      static_assert(grid_select_block::kMaxK == 4096, "the text says so");
+      return problem.k <= grid_select_block::kMaxK ? nullptr
+                                                   : "k is larger than 4096, the most that its lists hold";
     default: return "it is not implemented in this version";
   }
 }
@@ -127,6 +187,7 @@ Algorithm choose(const Problem&, const Device&) { return Algorithm::kAir; }
 
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
+  if (algorithm == Algorithm::kGridSelect) return grid_select_block_plan(problem, device);
   return suits_one_block(problem, device) ? block_plan(problem, device, {}) : grid_plan(problem, device, {});
 }
 
@@ -152,6 +213,12 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
                                  config.lists_row       ? ", rows ranked whole"
                                  : config.lists_winners ? ", winners ranked"
                                                         : "");
+                 },
+                 [&](const grid_select_block::Config& config) {
+                   std::snprintf(form, sizeof(form),
+                                 "grid_select: %d blocks a row, %d threads, lists of %d entries%s",
+                                 config.blocks_per_row, config.threads, config.capacity,
+                                 config.in_order ? ", winners ranked" : "");
                  }},
       plan.config);
   std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs", form,

@@ -8,6 +8,7 @@
 #include "core/problem.h"
 #include "cuda/air.h"
 #include "cuda/air_block.h"
+#include "cuda/grid_select_block.h"
 
 namespace gputopk::cuda {
 
@@ -21,7 +22,7 @@ struct Device {
 struct Plan {
   Problem problem;
   Device device;
-  std::variant<air::Config, air_block::Config> config;
+  std::variant<air::Config, air_block::Config, grid_select_block::Config> config;
   bool order_rows;  // a step of its own follows
 };
 

@@ -76,30 +76,33 @@ static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
 // As in AIR: 512 threads, two blocks an SM, 64 registers a thread.
 inline constexpr int kGridListMaxThreads = 512;
 inline constexpr int kGridListBlocksPerSm = 2;
-// One block a row: a thread for so many elements, so that the first tile, which gives the first bound, is a good
-// part of the row, and several blocks share an SM.
+// One block a row: a thread for so many elements, so that the first tile, which gives the first bound, is a
+// good part of the row, and several blocks share an SM.
 inline constexpr int kGridListMinThreads = 64;
-inline constexpr int kGridListElementsPerThread = 32;
-// The work of starting and ending one of a row's blocks, in tiles: bounds, storing, merging.
-inline constexpr double kGridListBlockOverheadTiles = 6;
+inline constexpr int kGridListElementsPerThread = 48;
+inline constexpr int kGridListFewRowsElementsPerThread = 8;
+// The work of starting and ending a block, in tiles; and where blocks share a row: bounds, storing, merging.
+inline constexpr double kGridListBlockOverheadTiles = 3;
+inline constexpr double kGridListSharedRowOverheadTiles = 6;
 // Blocks that a group's last block merges: 16 x k entries at most, and as many groups on a whole GPU.
 inline constexpr int kGridListGroup = 16;
 // Room in the list beyond k: as much again, so that a list is pruned when k new candidates have come, and at
 // least so much.
-inline constexpr int kGridListMinRoom = 960;
+inline constexpr int64_t kGridListMinRoom = 960;
 // What a block may have of its SM's shared memory, so that two fit.
 inline constexpr int kGridListSharedBytes = 104 * 1024;
-// Digits by which lists are pruned, in short rows and otherwise: most prunings should take one, for entries are
-// spread by the range of their own keys.
+// Digits by which lists are pruned, in short rows and otherwise: most prunings should take one, for entries
+// are spread by the range of their own keys.
 inline constexpr int kGridListShortDigitBits = 8;
 inline constexpr int kGridListDigitBits = 11;
 inline constexpr int kGridListShortCols = 16 * 1024;
 // Bounds are brought up to date after so many tiles, and then after so many times as many.
 inline constexpr int kGridListFirstReview = 1;
 inline constexpr int kGridListReviewGrowth = 4;
-// Up to this k winners are ranked by comparing each with each, and so are in order; beyond it, a step of its own
-// orders them. A few candidates more than k are compared too.
+// Up to this k winners are ranked by comparing each with each, and so are in order; beyond it, a step of its
+// own orders them. A few candidates more than k are compared too.
 inline constexpr int kGridListRankedWinners = 128;
+inline constexpr int kGridListRankedUnsorted = 32;
 inline constexpr int kGridListSpareRanked = 16;
 // The step from a tile to the next, modulo the number of tiles: a prime near 2^32 over the golden ratio.
 inline constexpr uint32_t kGridListTilePrime = 2654435761u;
