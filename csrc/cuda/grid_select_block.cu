@@ -435,6 +435,7 @@ class StoredEntries {
   __device__ StoredEntries(const Word* keys, const Index* reversed, int64_t count)
       : keys_(keys), reversed_(reversed), count_(count), next_(0) {}
 
+  __device__ static bool has_tiles() { return false; }
   __device__ uint32_t steps() const {
     const int64_t step = static_cast<int64_t>(blockDim.x) * kLoads;
     return static_cast<uint32_t>((count_ + step - 1) / step);
@@ -521,13 +522,15 @@ class Selector {
   __device__ void take(Source source) {
     const uint32_t steps = source.steps();
     uint32_t next_review = static_cast<uint32_t>(params_.first_review);
+    bool starts = source.has_tiles();
     for (uint32_t step = 1; step <= steps; ++step) {
       typename Source::Tile tile;
       source.load(tile);
       // Asked for now, waited for after this step.
       const unsigned long long newest = shares_row() ? load_shared_word(row_bound_) : 0;
       if constexpr (Source::kReadsRow) {
-        if (step == 1 && source.has_tiles()) start_bound(source.best_key(tile));
+        if (starts) start_bound(source.best_key(tile));
+        starts = false;
       }
       uint32_t chosen = source.probe(tile, bound_);
       for (;;) {

@@ -143,15 +143,19 @@ grid_select_block::Config grid_select_block_config(const Problem& problem, const
   config.blocks_per_group = config.blocks_per_row <= 2 * group ? config.blocks_per_row : group;
   const bool short_rows = problem.cols <= tuning::kGridListShortCols;
   config.digit_bits = short_rows ? tuning::kGridListShortDigitBits : tuning::kGridListDigitBits;
-  // A list as long as the row is never full.
-  const int64_t wanted = std::min(problem.cols, problem.k + std::max(problem.k, tuning::kGridListMinRoom));
-  constexpr int kStatic = 4 * 1024;  // the kernel's own variables
+  // The threads' maxima of a tile give a first bound for a k of theirs at most; else the whole tile is
+  // listed.
+  const bool starts_bounded = problem.k <= config.threads;
+  const int bytes = dtype_bytes(problem.dtype);
+  const int64_t tile = int64_t{config.threads} * tuning::loads_in_flight(bytes) * (16 / bytes);
+  const int64_t room = std::max(problem.k, starts_bounded ? tuning::kGridListMinRoom : tile);
+  const int64_t wanted = std::min(problem.cols, problem.k + room);  // a list as long as the row is never full
+  constexpr int kStatic = 4 * 1024;                                 // the kernel's own variables
   const int shared_bytes = std::min(tuning::kGridListSharedBytes, device.shared_bytes_per_block) -
                            (4 << config.digit_bits) - kStatic;
-  const int entry_bytes =
-      std::max(4, dtype_bytes(problem.dtype)) + (problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8);
+  const int entry_bytes = std::max(4, bytes) + (problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8);
   config.capacity = static_cast<int>(std::min<int64_t>(wanted, shared_bytes / entry_bytes));
-  config.first_review = tuning::kGridListFirstReview;
+  config.first_review = starts_bounded ? tuning::kGridListFirstReview : tuning::kGridListFirstReviewUnbounded;
   config.review_growth = tuning::kGridListReviewGrowth;
   config.in_order =
       problem.k <= (problem.sorted ? tuning::kGridListRankedWinners : tuning::kGridListRankedUnsorted);
