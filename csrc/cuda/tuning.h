@@ -77,8 +77,8 @@ static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
 // As in AIR: 512 threads, two blocks an SM, 64 registers a thread.
 inline constexpr int kGridListMaxThreads = 512;
 inline constexpr int kGridListBlocksPerSm = 2;
-// One block a row: a thread for so many elements, so that the first tile, which gives the first bound, is most
-// of a short row, and several blocks share an SM; fewer elements where each block has an SM to itself.
+// One block a row: a thread for so many elements, so that the first tile, which gives the first bound, is
+// most of a short row, and several blocks share an SM; fewer elements where each block has an SM to itself.
 inline constexpr int kGridListMinThreads = 64;
 inline constexpr int kGridListElementsPerThread = 24;
 inline constexpr int kGridListFewRowsElementsPerThread = 8;
