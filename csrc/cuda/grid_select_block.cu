@@ -287,9 +287,11 @@ class RowTiles {
     left_ = first < tiles_ ? (tiles_ - 1 - first) / static_cast<uint32_t>(parts) + 1 : 0;
     has_ends_ = part == 0 && shape.head + shape.tail > 0;
     if (tiles_ > 1) {
-      // The multiples of a prime greater than the number of tiles visit each tile once.
+      // The multiples of a prime greater than the number of tiles visit each tile once; and the last tile,
+      // which may be short, comes last, so that every block's first is whole.
       const uint32_t stride = tuning::kGridListTilePrime % tiles_;
-      next_ = first == 0 ? 0 : static_cast<uint32_t>(uint64_t{first} * stride % tiles_);
+      next_ = stride - 1;
+      if (first > 0) next_ = static_cast<uint32_t>((uint64_t{first} * stride + next_) % tiles_);
       advance_ = parts == 1 ? stride : static_cast<uint32_t>(static_cast<uint64_t>(parts) * stride % tiles_);
     }
   }

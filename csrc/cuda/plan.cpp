@@ -115,7 +115,10 @@ int grid_list_blocks_per_row(const Problem& problem, const Device& device) {
   const int64_t tiles = divide_up(problem.cols, tile);
   int best = 1;
   double best_cost = 0;
-  for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, std::min(tiles, resident)); ++blocks) {
+  // A block with less than a tile might have nothing to publish, and no bound would be shared. Up to a vector
+  // at either end of a row is in no tile.
+  const int64_t whole_tiles = (problem.cols - 2 * 16) / tile;
+  for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, std::min(whole_tiles, resident)); ++blocks) {
     const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
     const double overhead =
         blocks == 1 ? tuning::kGridListBlockOverheadTiles : tuning::kGridListSharedRowOverheadTiles;

@@ -167,3 +167,14 @@ def test_grid_select_gives_a_long_row_to_the_whole_gpu_and_short_rows_a_block():
     assert 2 * SMS - 4 <= blocks(1, 1 << 28) <= 2 * SMS
     assert blocks(4096, 4096) == blocks(10_000, 10_000) == 1
     assert 2 <= blocks(64, 131_072) <= 4
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.float16, torch.float32, torch.float64], ids=oracle.name_of
+)
+def test_every_block_of_grid_select_has_a_whole_tile(dtype):
+    tile = 512 * {1: 32, 2: 32, 4: 16, 8: 8}[dtype.itemsize]
+    for cols in (1, 31, tile, 2 * tile, 2 * tile + 31, 2 * tile + 33, 100 * tile, 100 * tile + 1, 10**7):
+        text = plan(meta(1, cols, dtype=dtype), 1, algorithm=GRID_SELECT)
+        blocks = int(re.search(r"(\d+) blocks a row", text)[1])
+        assert blocks == 1 or blocks * tile + 32 <= cols, text
