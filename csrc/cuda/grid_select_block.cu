@@ -312,9 +312,11 @@ class RowTiles {
     const uint32_t number = next_;
     next_ += advance_;  // both are below tiles_, and that is far below 2^31
     if (next_ >= tiles_) next_ -= tiles_;
-    tile.begin = static_cast<Index>(static_cast<Index>(number) * static_cast<Index>(tile_elements())) +
-                 static_cast<Index>(head_ + static_cast<int>(threadIdx.x) * kElements);
-    const Bits* const source = row_ + tile.begin;
+    // Where a thread has no elements of the last tile, this may lie beyond 32 bits.
+    const int64_t begin =
+        static_cast<int64_t>(number) * tile_elements() + (head_ + static_cast<int>(threadIdx.x) * kElements);
+    tile.begin = static_cast<Index>(begin);
+    const Bits* const source = row_ + begin;
     if (number < tiles_ - 1) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
@@ -322,7 +324,7 @@ class RowTiles {
       }
       tile.present = ~0u;
     } else {  // the last tile may be short
-      const int64_t behind = end() - static_cast<int64_t>(tile.begin);
+      const int64_t behind = end() - begin;
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         if (v * distance() < behind) {
@@ -337,6 +339,7 @@ class RowTiles {
   __device__ void reload(Tile& tile) const {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) tile.vectors[v] = {};
+    if (tile.present == 0) return;
     const int64_t begin = static_cast<int64_t>(tile.begin);
     if (begin < head_ || begin >= end()) return load_end(tile);
 #pragma unroll
