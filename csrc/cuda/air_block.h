@@ -15,7 +15,9 @@ struct Config {
   bool lists_winners;  // rank the winners too, so that they are in order: a small k
 };
 
-// Rows are ordered if winners, or whole rows, are listed. Needs no workspace.
+inline size_t workspace_bytes(const Config&, const Problem&) { return 0; }
+
+// Rows are ordered if winners, or whole rows, are listed.
 ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream);
 
 }  // namespace gputopk::cuda::air_block

@@ -174,6 +174,69 @@ Plan delegate_plan(const Problem& problem, const Device& device, const DelegateS
   return {problem, device, delegate_config(problem, device, study), order_rows};
 }
 
+// As air_blocks_per_row, with the work that blocks of one row have with each other.
+int grid_list_blocks_per_row(const Problem& problem, const Device& device) {
+  const int bytes = dtype_bytes(problem.dtype);
+  const int64_t tile = int64_t{tuning::kGridListMaxThreads} * tuning::loads_in_flight(bytes) * (16 / bytes);
+  const int64_t resident = int64_t{device.sm_count} * tuning::kGridListBlocksPerSm;
+  const int64_t tiles = divide_up(problem.cols, tile);
+  int best = 1;
+  double best_cost = 0;
+  // A block with less than a tile might have nothing to publish, and no bound would be shared. Up to a vector
+  // at either end of a row is in no tile.
+  const int64_t whole_tiles = (problem.cols - 2 * 16) / tile;
+  for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, std::min(whole_tiles, resident)); ++blocks) {
+    const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
+    const double overhead =
+        blocks == 1 ? tuning::kGridListBlockOverheadTiles : tuning::kGridListSharedRowOverheadTiles;
+    const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + overhead);
+    if (blocks == 1 || cost < best_cost) {
+      best = static_cast<int>(blocks);
+      best_cost = cost;
+    }
+  }
+  return best;
+}
+
+grid_select_block::Config grid_select_block_config(const Problem& problem, const Device& device) {
+  grid_select_block::Config config{};
+  config.blocks_per_row = grid_list_blocks_per_row(problem, device);
+  const bool few_rows = problem.rows <= device.sm_count;
+  const int per_thread =
+      few_rows ? tuning::kGridListFewRowsElementsPerThread : tuning::kGridListElementsPerThread;
+  config.threads = config.blocks_per_row > 1 ? tuning::kGridListMaxThreads : tuning::kGridListMinThreads;
+  while (config.threads < tuning::kGridListMaxThreads && config.threads * per_thread < problem.cols) {
+    config.threads *= 2;
+  }
+  // Of a few groups none need wait for another.
+  const int group = tuning::kGridListGroup;
+  config.blocks_per_group = config.blocks_per_row <= 2 * group ? config.blocks_per_row : group;
+  const bool short_rows = problem.cols <= tuning::kGridListShortCols;
+  config.digit_bits = short_rows ? tuning::kGridListShortDigitBits : tuning::kGridListDigitBits;
+  // The threads' maxima of a tile give a first bound for a k of theirs at most; else the whole tile is
+  // listed.
+  const bool starts_bounded = problem.k <= config.threads;
+  const int bytes = dtype_bytes(problem.dtype);
+  const int64_t tile = int64_t{config.threads} * tuning::loads_in_flight(bytes) * (16 / bytes);
+  const int64_t room = std::max(problem.k, starts_bounded ? tuning::kGridListMinRoom : tile);
+  const int64_t wanted = std::min(problem.cols, problem.k + room);  // a list as long as the row is never full
+  constexpr int kStatic = 4 * 1024;                                 // the kernel's own variables
+  const int shared_bytes = std::min(tuning::kGridListSharedBytes, device.shared_bytes_per_block) -
+                           (4 << config.digit_bits) - kStatic;
+  const int entry_bytes = std::max(4, bytes) + (problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8);
+  config.capacity = static_cast<int>(std::min<int64_t>(wanted, shared_bytes / entry_bytes));
+  config.first_review = starts_bounded ? tuning::kGridListFirstReview : tuning::kGridListFirstReviewUnbounded;
+  config.review_growth = tuning::kGridListReviewGrowth;
+  config.in_order =
+      problem.k <= (problem.sorted ? tuning::kGridListRankedWinners : tuning::kGridListRankedUnsorted);
+  return config;
+}
+
+Plan grid_select_block_plan(const Problem& problem, const Device& device) {
+  const grid_select_block::Config config = grid_select_block_config(problem, device);
+  return {problem, device, config, problem.sorted && !config.in_order};
+}
+
 // The configs in words, for describe().
 
 void print(const air::Config& config, const Problem& problem, char* text, size_t bytes) {
@@ -203,6 +266,12 @@ void print(const delegate_sample::Config& config, const Problem&, char* text, si
                 "candidates",
                 config.rank, config.sample_blocks_per_row * tuning::kAirThreads / config.group,
                 config.blocks_per_row, static_cast<long long>(config.buffer));
+}
+
+void print(const grid_select_block::Config& config, const Problem&, char* text, size_t bytes) {
+  std::snprintf(text, bytes, "grid_select: %d blocks a row, %d threads, lists of %d entries%s",
+                config.blocks_per_row, config.threads, config.capacity,
+                config.in_order ? ", winners ranked" : "");
 }
 
 // Whether a row is better off with one block than with many.
@@ -235,6 +304,10 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
       return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
              "subranges";
     }
+    case Algorithm::kGridSelect:
+      static_assert(grid_select_block::kMaxK == 4096, "the text says so");
+      return problem.k <= grid_select_block::kMaxK ? nullptr
+                                                   : "k is larger than 4096, the most that its lists hold";
     default: return "it is not implemented in this version";
   }
 }
@@ -244,6 +317,7 @@ Algorithm choose(const Problem&, const Device&) { return Algorithm::kAir; }
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
   if (algorithm == Algorithm::kDelegate) return delegate_plan(problem, device, {});
+  if (algorithm == Algorithm::kGridSelect) return grid_select_block_plan(problem, device);
   return suits_one_block(problem, device) ? block_plan(problem, device, {}) : grid_plan(problem, device, {});
 }
 

@@ -10,6 +10,7 @@
 #include "cuda/air_block.h"
 #include "cuda/delegate.h"
 #include "cuda/delegate_sample.h"
+#include "cuda/grid_select_block.h"
 
 namespace gputopk::cuda {
 
@@ -23,7 +24,9 @@ struct Device {
 struct Plan {
   Problem problem;
   Device device;
-  std::variant<air::Config, air_block::Config, delegate::Config, delegate_sample::Config> config;
+  std::variant<air::Config, air_block::Config, grid_select_block::Config, delegate::Config,
+               delegate_sample::Config>
+      config;
   bool order_rows;  // a step of its own follows
 };
 

@@ -8,34 +8,6 @@
 namespace gputopk::cuda {
 namespace {
 
-// The visits below take the step by its config's type, which is the algorithm.
-size_t step_bytes(const air::Config& config, const Problem& problem) {
-  return air::workspace_bytes(config, problem);
-}
-size_t step_bytes(const air_block::Config&, const Problem&) { return 0; }
-size_t step_bytes(const delegate::Config& config, const Problem& problem) {
-  return delegate::workspace_bytes(config, problem);
-}
-size_t step_bytes(const delegate_sample::Config& config, const Problem& problem) {
-  return delegate_sample::workspace_bytes(config, problem);
-}
-
-ErrorCode run_step(const air::Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
-  return air::run(config, problem, buffers, stream);
-}
-ErrorCode run_step(const air_block::Config& config, const Problem& problem, const Buffers& buffers,
-                   Stream stream) {
-  return air_block::run(config, problem, buffers, stream);
-}
-ErrorCode run_step(const delegate::Config& config, const Problem& problem, const Buffers& buffers,
-                   Stream stream) {
-  return delegate::run(config, problem, buffers, stream);
-}
-ErrorCode run_step(const delegate_sample::Config& config, const Problem& problem, const Buffers& buffers,
-                   Stream stream) {
-  return delegate_sample::run(config, problem, buffers, stream);
-}
-
 // The selection's own memory and, where rows are to be ordered, its unordered winners; order_rows works in
 // the memory that the selection no longer needs.
 struct Memory {
@@ -52,7 +24,7 @@ struct Memory {
       winners.indices = workspace.take<char>(count * (problem.wide_indices ? 8 : 4));
     }
     size_t step_bytes_needed =
-        std::visit([&](const auto& config) { return step_bytes(config, problem); }, plan.config);
+        std::visit([&](const auto& config) { return workspace_bytes(config, problem); }, plan.config);
     if (plan.order_rows)
       step_bytes_needed = std::max(step_bytes_needed, order_rows::workspace_bytes(problem));
     step = workspace.take<char>(static_cast<int64_t>(step_bytes_needed));
@@ -72,8 +44,9 @@ ErrorCode run(const Plan& plan, const Buffers& buffers, Stream stream) {
     selected.values = memory.winners.values;
     selected.indices = memory.winners.indices;
   }
+  // The config's type is the algorithm: the call finds the namespace that it is from.
   const ErrorCode error = std::visit(
-      [&](const auto& config) { return run_step(config, plan.problem, selected, stream); }, plan.config);
+      [&](const auto& config) { return run(config, plan.problem, selected, stream); }, plan.config);
   if (error != 0 || !plan.order_rows) return error;
   Buffers ordered = buffers;
   ordered.workspace = memory.step;

@@ -112,6 +112,47 @@ inline constexpr int kSamplePrefetchTiles = 4;
 // Room for candidates where the sample's delegates say little: of sorted rows one line of many is sampled.
 inline constexpr double kSampleBufferShare = 32;
 
+// ---- GridSelect with a list a block (grid_select_block.cu) ----
+// Reasoned, not yet measured.
+
+// As in AIR: 512 threads, two blocks an SM, 64 registers a thread.
+inline constexpr int kGridListMaxThreads = 512;
+inline constexpr int kGridListBlocksPerSm = 2;
+// One block a row: a thread for so many elements, so that the first tile, which gives the first bound, is
+// most of a short row, and several blocks share an SM; fewer elements where each block has an SM to itself.
+inline constexpr int kGridListMinThreads = 64;
+inline constexpr int kGridListElementsPerThread = 24;
+inline constexpr int kGridListFewRowsElementsPerThread = 8;
+// The work of starting and ending a block, in tiles; and where blocks share a row: bounds, storing, merging.
+inline constexpr double kGridListBlockOverheadTiles = 3;
+inline constexpr double kGridListSharedRowOverheadTiles = 6;
+// Blocks that a group's last block merges: so many times k entries at most, and on a whole GPU about as many
+// groups.
+inline constexpr int kGridListGroup = 16;
+// Room in the list beyond k: as much again, so that a list is pruned when k new candidates have come, and at
+// least so much; a whole tile where there is no first bound.
+inline constexpr int64_t kGridListMinRoom = 960;
+// What a block may have of its SM's shared memory, so that two fit.
+inline constexpr int kGridListSharedBytes = 104 * 1024;
+// Digits by which lists are pruned, in short rows and otherwise: most prunings should take one, for entries
+// are spread by the range of their own keys.
+inline constexpr int kGridListShortDigitBits = 8;
+inline constexpr int kGridListDigitBits = 11;
+inline constexpr int kGridListShortCols = 16 * 1024;
+// Bounds are brought up to date after so many tiles, sooner where there was no first bound, and then after so
+// many times as many.
+inline constexpr int kGridListFirstReview = 4;
+inline constexpr int kGridListFirstReviewUnbounded = 1;
+inline constexpr int kGridListReviewGrowth = 4;
+// Up to this k winners are ranked by comparing each with each, and so are in order; beyond it, a step of its
+// own orders them. Where no order is asked for, ranking pays only while it is cheaper than a digit. A few
+// candidates more than k are compared too.
+inline constexpr int kGridListRankedWinners = 128;
+inline constexpr int kGridListRankedUnsorted = 32;
+inline constexpr int kGridListSpareRanked = 16;
+// The step from a tile to the next, modulo the number of tiles: a prime near 2^32 over the golden ratio.
+inline constexpr uint32_t kGridListTilePrime = 2654435761u;
+
 // ---- Ordering k winners (order_rows.cu) ----
 
 // Up to this k one block sorts a row; beyond it, CUB's device sort.

@@ -12,7 +12,8 @@ from tests import oracle, tuning
 
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
-NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air")]
+NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air", "grid_select")]
+GRID_SELECT = int(torch_topk.Algorithm.grid_select)
 SMS = 132  # of the GPU that a meta tensor is planned for
 SHAPES = [(1, 1), (1, 100), (3, 4096), (32, 50257), (1, 1 << 20), (1, 1 << 28), (100_000, 256), (7, 33_333)]
 
@@ -128,3 +129,52 @@ def test_winners_are_ordered_where_sorted_and_not_ranked_already():
     assert "then order_rows" not in plan(meta(3, whole), whole)
     assert "then order_rows" in plan(meta(3, whole + 1), whole)
     assert "then order_rows" in plan(meta(1000, whole), whole)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_grid_select_has_room_beyond_k_for_every_request_that_it_takes(dtype, shape):
+    for k in {min(shape[1], k) for k in (1, 33, 2048, 4096)}:
+        text = plan(meta(*shape, dtype=dtype), k, algorithm=GRID_SELECT)
+        found = re.match(r"grid_select: (\d+) blocks a row, (\d+) threads, lists of (\d+) entries", text)
+        assert found, text
+        blocks, threads, entries = map(int, found.groups())
+        assert 1 <= blocks <= 2 * SMS and threads in (64, 128, 256, 512)
+        assert entries >= k if shape[1] == k else entries > k
+        # Two blocks an SM, with the histograms that they prune by.
+        assert entries * (max(4, dtype.itemsize) + 4) + 8 * 1024 <= tuning.number("kGridListSharedBytes")
+
+
+def test_grid_select_orders_winners_where_it_does_not_rank_them():
+    most = tuning.number("kGridListRankedWinners")
+    for rows, cols in ((1, 1 << 24), (1000, 5000)):
+        for k, ordered in ((1, False), (most, False), (most + 1, True), (4096, True)):
+            assert ("then order_rows" in plan(meta(rows, cols), k, algorithm=GRID_SELECT)) == ordered
+            assert "then order_rows" not in plan(meta(rows, cols), k, sorted=False, algorithm=GRID_SELECT)
+
+
+@pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
+def test_grid_select_refuses_a_k_that_its_lists_do_not_hold(call):
+    for rows in (0, 1, 500):
+        with pytest.raises(RuntimeError, match="grid_select cannot serve this: k is larger than 4096"):
+            call(meta(rows, 1 << 20), 4097, algorithm=GRID_SELECT)
+
+
+def test_grid_select_gives_a_long_row_to_the_whole_gpu_and_short_rows_a_block():
+    def blocks(*shape: int) -> int:
+        return int(re.search(r"(\d+) blocks a row", plan(meta(*shape), 64, algorithm=GRID_SELECT))[1])
+
+    assert 2 * SMS - 4 <= blocks(1, 1 << 28) <= 2 * SMS
+    assert blocks(4096, 4096) == blocks(10_000, 10_000) == 1
+    assert 2 <= blocks(64, 131_072) <= 4
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.float16, torch.float32, torch.float64], ids=oracle.name_of
+)
+def test_every_block_of_grid_select_has_a_whole_tile(dtype):
+    tile = 512 * {1: 32, 2: 32, 4: 16, 8: 8}[dtype.itemsize]
+    for cols in (1, 31, tile, 2 * tile, 2 * tile + 31, 2 * tile + 33, 100 * tile, 100 * tile + 1, 10**7):
+        text = plan(meta(1, cols, dtype=dtype), 1, algorithm=GRID_SELECT)
+        blocks = int(re.search(r"(\d+) blocks a row", text)[1])
+        assert blocks == 1 or blocks * tile + 32 <= cols, text
