@@ -106,11 +106,9 @@ __device__ __forceinline__ void sort_warp(T (&items)[kItems]) {
 // Value number `rank` of the warp's, in all lanes; the same rank in all of them.
 template <class T, int kItems>
 __device__ __forceinline__ T value_at(const T (&items)[kItems], int rank) {
-  T value = items[0];
+  T value = 0;  // gathered by masks: of a chain of conditions the compiler makes an array in memory
 #pragma unroll
-  for (int i = 1; i < kItems; ++i) {
-    if (rank % kItems == i) value = items[i];
-  }
+  for (int i = 0; i < kItems; ++i) value |= items[i] & (T{0} - static_cast<T>(rank % kItems == i));
   return shuffle(value, rank / kItems);
 }
 
