@@ -71,6 +71,24 @@ inline constexpr int kAirBlockRankedWinnersFewRows = 128;
 inline constexpr int kAirBlockList = 256;
 static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
 
+// ---- GridSelect with lists in registers (grid_select.cu) ----
+
+// Three blocks of 8 warps an SM leave 80 registers a thread, for the longest list and two tiles of loads: 48 KB
+// in flight an SM.
+inline constexpr int kGridThreads = 256;
+inline constexpr int kGridBlocksPerSm = 3;
+// A warp takes a row of up to so many elements, and a longer one where rows are enough for all warps: nothing
+// then waits for a barrier or a merge of lists.
+inline constexpr int64_t kGridWarpMaxCols = 2048;
+inline constexpr int64_t kGridWarpMaxColsManyRows = 16 * 1024;
+inline constexpr int64_t kGridWarpManyRowsPerSm = 32;
+// The work of starting and ending a block, in tiles: the sample, the first, crowded, tile, merging lists.
+inline constexpr double kGridBlockOverheadTiles = 6;
+// Samples are read again with the row: one element in so many.
+inline constexpr int64_t kGridSampleOneIn = 64;
+// A warp reads the row's bound once in so many tiles: all warps read one address.
+inline constexpr int kGridTilesBetweenReads = 16;
+
 // ---- Ordering k winners (order_rows.cu) ----
 
 // Up to this k one block sorts a row; beyond it, CUB's device sort.

@@ -139,8 +139,23 @@ __device__ Bits element_of(const Vector<Bits> (&vectors)[kVectors], int at) {
 template <class Bits>
 inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
 
-// Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row. Tiles of
-// blockDim.x * kUnroll vectors go to the parts in turn, so that a crowded region is shared by all.
+// The threads that read a part of a row together.
+struct Team {
+  int thread;
+  int threads;
+
+  __device__ static Team of_block() { return {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)}; }
+  __device__ static Team of_warp() { return {static_cast<int>(threadIdx.x) % 32, 32}; }
+};
+
+// The `each_tile` of a reader that has nothing to do between tiles.
+struct NoStep {
+  __device__ void operator()() const {}
+};
+
+// Visits the elements of row[0, cols) that belong to this team, a block unless told, one of `parts` that
+// share the row. Tiles of kUnroll vectors a thread go to the parts in turn, so that a crowded region is
+// shared by all.
 //
 //   wanted(first, last) says whether a tile of the elements [first, last) need be read.
 //   probe(elements, index, valid) sees every element once, in a Vector or a Single, with the index of the
@@ -148,20 +163,20 @@ inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
 //     `valid` is false where a lane has none.
 //   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
 //     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
-template <Reading kReading, class Bits, class Wanted, class Probe, class Visit>
+//   each_tile() is called by whole warps before each tile is looked at.
+template <Reading kReading, class Bits, class Wanted, class Probe, class Visit, class EachTile = NoStep>
 __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
-                          Visit&& visit) {
+                          Visit&& visit, Team team = Team::of_block(), EachTile&& each_tile = {}) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   static_assert(kVectors * kElements <= 32, "a bit of `chosen` for each element");
   const RowShape<Bits> shape(row, cols);
-  const int threads = static_cast<int>(blockDim.x);
-  const int distance = threads * kElements;  // from one of a thread's vectors to the next
+  const int distance = team.threads * kElements;  // from one of a thread's vectors to the next
   const int64_t tile_elements = int64_t{distance} * kVectors;
   const int64_t end = cols - shape.tail;  // of the whole vectors
   const int64_t tiles = (end - shape.head + tile_elements - 1) / tile_elements;
   const auto begin_of = [&](int64_t tile) {
-    return shape.head + tile * tile_elements + static_cast<int>(threadIdx.x) * kElements;
+    return shape.head + tile * tile_elements + team.thread * kElements;
   };
   const auto load = [&](int64_t tile, Vector<Bits>(&into)[kVectors]) {
     const Bits* const source = row + begin_of(tile);
@@ -204,6 +219,7 @@ __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wa
     } else {
       load(current, loaded);
     }
+    each_tile();
     const int64_t begin = begin_of(current);
     uint32_t chosen = 0;
     if (current < tiles - 1) {
@@ -224,10 +240,10 @@ __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wa
     }
   }
 
-  // The ragged ends, fewer than a vector each, by the first warp of one block: head in the lower half of
+  // The ragged ends, fewer than a vector each, by the first warp of one team: head in the lower half of
   // its lanes, tail in the upper.
-  if (part == 0 && threadIdx.x < 32 && shape.head + shape.tail > 0) {
-    const int lane = static_cast<int>(threadIdx.x);
+  if (part == 0 && team.thread < 32 && shape.head + shape.tail > 0) {
+    const int lane = team.thread;
     const bool in_head = lane < 16;
     const int64_t at = in_head ? lane : end + (lane - 16);
     const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
