@@ -148,27 +148,44 @@ struct RowSource {
     }
   }
 
-  // visit(key, index, chosen) sees what is above threshold(), and a little more, as visit_row says.
-  template <class Pack, class Threshold, class Visit, class EachTile>
-  __device__ __forceinline__ void visit(int part, int parts, Team team, Threshold&& threshold, Visit&& visit,
-                                        EachTile&& each_tile) const {
-    visit_row<Reading::kOnceAhead>(
-        row, cols, part, parts, AllTiles{},
-        [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
-          const typename Pack::type entry = threshold();
-          const Word key = Pack::key(entry);
-          // Of equal keys only those before the threshold's element matter.
-          const bool ties = static_cast<decltype(Pack::index(entry))>(index) < Pack::index(entry);
-          const Word least = ties ? key : key + 1;
-          uint32_t chosen = 0;
+  // What is above `threshold`, and perhaps a little more, a bit an element; all that a tile costs is here.
+  template <class Pack, class Elements>
+  __device__ __forceinline__ uint32_t probe(typename Pack::type threshold, const Elements& elements,
+                                            int64_t index, bool valid) const {
+    const Word key = Pack::key(threshold);
+    // Of equal keys only those before the threshold's element matter.
+    const auto last = Pack::index(threshold);
+    const bool ties = static_cast<decltype(Pack::index(threshold))>(index) < last;
+    const Word least = ties ? key : key + 1;
+    uint32_t chosen = 0;
 #pragma unroll
-          for (int i = 0; i < elements.kElements; ++i) {
-            if (order(elements[i]) >= least) chosen |= 1u << i;
-          }
-          const bool none = !ties && key == static_cast<Word>(~Word{0});  // key + 1 is no key
-          return valid && !none ? chosen : 0;
+    for (int i = 0; i < Elements::kElements; ++i) {
+      if (order(elements[i]) >= least) chosen |= 1u << i;
+    }
+    const bool none = !ties && key == static_cast<Word>(~Word{0});  // key + 1 is no key
+    return valid && !none ? chosen : 0;
+  }
+
+  // visit(entry, chosen) sees the team's entries above threshold(), which may rise; first(entry, chosen) sees
+  // those that lie outside of vectors, fewer than 32, before. Both by whole warps, and so is each_tile().
+  template <class Pack, class Threshold, class First, class Visit, class EachTile>
+  __device__ __forceinline__ void visit(int part, int parts, Team team, Threshold&& threshold, First&& first,
+                                        Visit&& visit, EachTile&& each_tile) const {
+    using Index = decltype(Pack::index(threshold()));
+    const auto probe_at = [&](const auto& elements, int64_t index, bool valid) {
+      return probe<Pack>(threshold(), elements, index, valid);
+    };
+    if (part == 0 && team.thread < 32) {
+      visit_ends(row, cols, probe_at, [&](Bits bits, int64_t index, bool chosen) {
+        first(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
+      });
+    }
+    visit_vectors<Reading::kOnceAhead>(
+        row, cols, part, parts, AllTiles{}, probe_at,
+        [&](Bits bits, int64_t index, bool chosen) {
+          visit(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
         },
-        [&](Bits bits, int64_t index, bool chosen) { visit(order(bits), index, chosen); }, team, each_tile);
+        team, each_tile);
   }
 
   __device__ Bits bits(int64_t index) const { return row[index]; }
@@ -189,7 +206,7 @@ __device__ __forceinline__ void write_winners(const List& list, int k, const Sou
 
 // A row a warp.
 template <class Order, class Index, int kItems, template <class, int> class Queue>
-__global__ void __launch_bounds__(kGridThreads, tuning::kGridBlocksPerSm)
+__global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItems))
     select_by_warp(Params<typename Order::Bits, Index> params, Order order) {
   using Pack = EntryOf<typename Order::Bits, Index>;
   using Entry = typename Pack::type;
@@ -206,10 +223,8 @@ __global__ void __launch_bounds__(kGridThreads, tuning::kGridBlocksPerSm)
   queue.raise(Pack::below(value_at(keys, params.k - 1)));
   source.template visit<Pack>(
       0, 1, Team::of_warp(), [&] { return queue.threshold(); },
-      [&](auto key, int64_t index, bool chosen) {
-        queue.push(chosen, Pack::pack(key, static_cast<Index>(index)));
-      },
-      NoStep{});
+      [&](Entry entry, bool chosen) { queue.push_first(chosen, entry); },
+      [&](Entry entry, bool chosen) { queue.push(chosen, entry); }, NoStep{});
   queue.flush();
   write_winners<Pack>(queue, params.k, source, params.output.row(row, params.k));
 }
@@ -289,9 +304,61 @@ class Exchange {
   unsigned long long fetched_ = 0;
 };
 
+// Writes those of the block's k best entries that can still win, by the warp whose list they are.
+template <class Bound, class List, class Entry = typename List::Entry>
+__device__ __forceinline__ void write_entries(const List& list, int k, RowState& state, Entry* entries) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const unsigned long long own = Bound::word(list.ranked(k - 1));
+  unsigned long long bound = lane == 0 ? max(atomicMax(&state.bound, own), own) : 0;
+  bound = __shfl_sync(~0u, bound, 0);
+  // The list is in order, so what is kept comes first.
+  int kept = 0;
+#pragma unroll
+  for (int i = 0; i < List::kItems; ++i) {
+    const Entry entry = list.entry(i);
+    const bool keeps = lane * List::kItems + i < k && entry > 0 && Bound::word(entry) >= bound;
+    kept += __popc(__ballot_sync(~0u, keeps));
+  }
+  unsigned long long base = lane == 0 ? atomicAdd(&state.stored, static_cast<unsigned long long>(kept)) : 0;
+  base = __shfl_sync(~0u, base, 0);
+#pragma unroll
+  for (int i = 0; i < List::kItems; ++i) {
+    const int rank = lane * List::kItems + i;
+    if (rank < kept) entries[base + rank] = list.entry(i);
+  }
+}
+
+// Queues a part of the entries that a row's blocks have written.
+template <class List, class Entry = typename List::Entry>
+__device__ __forceinline__ void push_entries(List& queue, const Entry* entries, int64_t stored, int part,
+                                             int parts) {
+  constexpr int kLoads = 4;  // in flight a lane
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+#pragma unroll 1
+  for (int64_t tile = int64_t{part} * 32 * kLoads; tile < stored; tile += int64_t{parts} * 32 * kLoads) {
+    Entry loaded[kLoads];
+    uint32_t chosen = 0;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i) {
+      const int64_t at = tile + 32 * i + lane;
+      loaded[i] = at < stored ? entries[at] : Entry{0};
+      if (loaded[i] > queue.threshold()) chosen |= 1u << i;
+    }
+    while (__any_sync(~0u, chosen != 0)) {
+      Entry entry = loaded[kLoads - 1];
+#pragma unroll
+      for (int i = kLoads - 2; i >= 0; --i) {
+        if (chosen >> i & 1) entry = loaded[i];
+      }
+      queue.push(chosen != 0, entry);
+      chosen &= chosen - 1;
+    }
+  }
+}
+
 // A row, or one of its parts, a block.
 template <class Order, class Index, int kItems, template <class, int> class Queue>
-__global__ void __launch_bounds__(kGridThreads, tuning::kGridBlocksPerSm)
+__global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItems))
     select_by_block(Params<typename Order::Bits, Index> params, Order order) {
   using Bits = typename Order::Bits;
   using Pack = EntryOf<Bits, Index>;
@@ -337,74 +404,39 @@ __global__ void __launch_bounds__(kGridThreads, tuning::kGridBlocksPerSm)
   // Steps 2 and 3.
   source.template visit<Pack>(
       part, params.blocks_per_row, Team::of_block(), [&] { return queue.threshold(); },
-      [&](auto key, int64_t index, bool chosen) {
-        if (queue.push(chosen, Pack::pack(key, static_cast<Index>(index)))) exchange.publish();
+      [&](Entry entry, bool chosen) { queue.push_first(chosen, entry); },
+      [&](Entry entry, bool chosen) {
+        if (queue.push(chosen, entry)) exchange.publish();
       },
       [&] { exchange.listen(); });
 
-  // Step 4.
-  queue.flush();
-  merge_lists(queue, warps, list_memory);
+  // Step 4: twice in a row's last block, the second time for what all blocks have written.
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
-  if (state == nullptr) {
-    if (warp == 0) write_winners<Pack>(queue, params.k, source, output);
-    return;
-  }
-  Entry* const entries = params.entries + row * params.blocks_per_row * params.k;
-  if (warp == 0) {
-    const uint64_t own = Bound::word(queue.ranked(params.k - 1));
-    uint64_t bound = lane == 0 ? max(static_cast<uint64_t>(atomicMax(&state->bound, own)), own) : 0;
-    bound = __shfl_sync(~0u, bound, 0);
-    // The list is in order, so what is kept comes first.
-    int kept = 0;
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const Entry entry = queue.entry(i);
-      const bool keeps = lane * kItems + i < params.k && entry > 0 && Bound::word(entry) >= bound;
-      kept += __popc(__ballot_sync(~0u, keeps));
-    }
-    uint64_t base = lane == 0 ? atomicAdd(&state->stored, static_cast<unsigned long long>(kept)) : 0;
-    base = __shfl_sync(~0u, base, 0);
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-      const int rank = lane * kItems + i;
-      if (rank < kept) entries[base + rank] = queue.entry(i);
-    }
-  }
-  if (!is_last_block(&state->arrived, params.blocks_per_row)) return;
-
-  const int64_t stored = static_cast<int64_t>(*static_cast<volatile unsigned long long*>(&state->stored));
-  const uint64_t bound = *static_cast<volatile unsigned long long*>(&state->bound);
-  // No more warps than have a list to fill: each costs a merge.
-  const int64_t useful = (stored + List::kCapacity - 1) / List::kCapacity;
-  const int readers = useful < warps ? static_cast<int>(useful) : warps;
-  queue = List(queue_memory, params.k);
-  queue.raise(Bound::unseen(bound));
-  if (warp < readers) {
-    constexpr int kLoads = 4;
-    for (int64_t tile = int64_t{warp} * 32 * kLoads; tile < stored; tile += int64_t{readers} * 32 * kLoads) {
-      Entry loaded[kLoads];
-      uint32_t chosen = 0;
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        const int64_t at = tile + 32 * i + lane;
-        loaded[i] = at < stored ? entries[at] : Entry{0};
-        if (loaded[i] > queue.threshold()) chosen |= 1u << i;
-      }
-      while (__any_sync(~0u, chosen != 0)) {
-        Entry entry = loaded[0];
-#pragma unroll
-        for (int i = 1; i < kLoads; ++i) {
-          if ((chosen & ((1u << i) - 1)) == 0) entry = loaded[i];
-        }
-        queue.push(chosen != 0, entry);
-        chosen &= chosen - 1;
-      }
-    }
+  bool whole = state == nullptr;
+  int lists = warps;
+#pragma unroll 1
+  for (;;) {
     queue.flush();
+    merge_lists(queue, lists, list_memory);
+    if (whole) {
+      if (warp == 0) write_winners<Pack>(queue, params.k, source, output);
+      return;
+    }
+
+    Entry* const entries = params.entries + row * params.blocks_per_row * params.k;
+    if (warp == 0) write_entries<Bound>(queue, params.k, *state, entries);
+    if (!is_last_block(&state->arrived, params.blocks_per_row)) return;
+
+    const int64_t stored = static_cast<int64_t>(*static_cast<volatile unsigned long long*>(&state->stored));
+    const uint64_t bound = *static_cast<volatile unsigned long long*>(&state->bound);
+    // No more warps than have a list to fill: each costs a merge.
+    const int64_t useful = (stored + List::kCapacity - 1) / List::kCapacity;
+    lists = useful < warps ? static_cast<int>(useful) : warps;
+    whole = true;
+    queue = List(queue_memory, params.k);
+    queue.raise(Bound::unseen(bound));
+    if (warp < lists) push_entries(queue, entries, stored, warp, lists);
   }
-  merge_lists(queue, readers, list_memory);
-  if (warp == 0) write_winners<Pack>(queue, params.k, source, output);
 }
 
 template <class Bits, class Index>
@@ -436,8 +468,11 @@ cudaError_t launch(const Config& config, const Params<typename Order::Bits, Inde
   const int64_t rows = by_warp ? (params.rows + warps - 1) / warps : params.rows;
   if (rows > kMostBlocks / per_row) return cudaErrorInvalidConfiguration;
   const unsigned blocks = static_cast<unsigned>(rows * per_row);
-  const auto kernel =
-      by_warp ? select_by_warp<Order, Index, kItems, Queue> : select_by_block<Order, Index, kItems, Queue>;
+  auto kernel = select_by_block<Order, Index, kItems, Queue>;
+  // A row of 2^32 elements is no row for a warp.
+  if constexpr (sizeof(Index) == 4 || sizeof(typename Order::Bits) == 8) {
+    if (by_warp) kernel = select_by_warp<Order, Index, kItems, Queue>;
+  }
   kernel<<<blocks, config.threads, shared_bytes, stream>>>(params, order);
   return cudaGetLastError();
 }

@@ -73,10 +73,10 @@ static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
 
 // ---- GridSelect with lists in registers (grid_select.cu) ----
 
-// Three blocks of 8 warps an SM leave 80 registers a thread, for the longest list and two tiles of loads: 48 KB
-// in flight an SM.
+// Blocks of 8 warps, as many an SM as leave registers for the list, of so many entries a lane, and two tiles of
+// loads: 80 a thread, or 128. The loads in flight are 48 KB an SM, or 32 KB.
 inline constexpr int kGridThreads = 256;
-inline constexpr int kGridBlocksPerSm = 3;
+constexpr int grid_blocks_per_sm(int list_items) { return list_items <= 2 ? 3 : 2; }
 // A warp takes a row of up to so many elements, and a longer one where rows are enough for all warps: nothing
 // then waits for a barrier or a merge of lists.
 inline constexpr int64_t kGridWarpMaxCols = 2048;

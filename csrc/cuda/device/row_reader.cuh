@@ -153,7 +153,7 @@ struct NoStep {
   __device__ void operator()() const {}
 };
 
-// Visits the elements of row[0, cols) that belong to this team, a block unless told, one of `parts` that
+// Visits the whole vectors of row[0, cols) that belong to this team, a block unless told, one of `parts` that
 // share the row. Tiles of kUnroll vectors a thread go to the parts in turn, so that a crowded region is
 // shared by all.
 //
@@ -165,8 +165,9 @@ struct NoStep {
 //     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
 //   each_tile() is called by whole warps before each tile is looked at.
 template <Reading kReading, class Bits, class Wanted, class Probe, class Visit, class EachTile = NoStep>
-__device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
-                          Visit&& visit, Team team = Team::of_block(), EachTile&& each_tile = {}) {
+__device__ void visit_vectors(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted,
+                              Probe&& probe, Visit&& visit, Team team = Team::of_block(),
+                              EachTile&& each_tile = {}) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   static_assert(kVectors * kElements <= 32, "a bit of `chosen` for each element");
@@ -239,18 +240,29 @@ __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wa
       chosen &= chosen - 1;
     }
   }
+}
 
-  // The ragged ends, fewer than a vector each, by the first warp of one team: head in the lower half of
-  // its lanes, tail in the upper.
-  if (part == 0 && team.thread < 32 && shape.head + shape.tail > 0) {
-    const int lane = team.thread;
-    const bool in_head = lane < 16;
-    const int64_t at = in_head ? lane : end + (lane - 16);
-    const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
-    const Single<Bits> single{valid ? row[at] : Bits{}};
-    const bool chosen = probe(single, at, valid) != 0;
-    visit(single.element, at, chosen);
-  }
+// Visits the ragged ends of the row, fewer than a vector each: head in the lower half of a warp's lanes, tail
+// in the upper. By the first warp of one team.
+template <class Bits, class Probe, class Visit>
+__device__ void visit_ends(const Bits* row, int64_t cols, Probe&& probe, Visit&& visit) {
+  const RowShape<Bits> shape(row, cols);
+  if (shape.head + shape.tail == 0) return;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool in_head = lane < 16;
+  const int64_t at = in_head ? lane : cols - shape.tail + (lane - 16);
+  const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
+  const Single<Bits> single{valid ? row[at] : Bits{}};
+  const bool chosen = probe(single, at, valid) != 0;
+  visit(single.element, at, chosen);
+}
+
+// Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row.
+template <Reading kReading, class Bits, class Wanted, class Probe, class Visit>
+__device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
+                          Visit&& visit) {
+  visit_vectors<kReading>(row, cols, part, parts, wanted, probe, visit);
+  if (part == 0 && threadIdx.x < 32) visit_ends(row, cols, probe, visit);
 }
 
 // The same for candidates that were stored with their indices, `count` of them: probe(bits, index, valid)

@@ -226,6 +226,14 @@ class WarpQueue : public WarpList<Entry, kItems> {
     return true;
   }
 
+  // The same while nothing has been pushed, and for fewer than 32 takers: short, as nothing can be full.
+  __device__ __forceinline__ void push_first(bool take, Entry entry) {
+    take = take && entry > this->threshold();
+    const unsigned takers = __ballot_sync(~0u, take);
+    if (take) queue_[__popc(takers & this->lanes_below())] = entry;
+    count_ = __popc(takers);
+  }
+
   // What is queued goes into the list.
   __device__ __forceinline__ void flush() {
     if (count_ == 0) return;
@@ -270,6 +278,12 @@ class ThreadQueues : public WarpList<Entry, kItems> {
     if (!__any_sync(~0u, count_ == kSlots)) return false;
     flush();
     return true;
+  }
+
+  __device__ __forceinline__ void push_first(bool take, Entry entry) {
+    if (!take || entry <= this->threshold()) return;
+    queue_[0] = entry;
+    count_ = 1;
   }
 
   __device__ __forceinline__ void flush() {
