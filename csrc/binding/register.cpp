@@ -47,6 +47,12 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   m.def(
       "_air(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int digit_bits=0, int blocks=0, "
       "bool adaptive=True, bool early_stop=True, int threads=0) -> (Tensor values, Tensor indices)");
+  // CUDA only. The same of GridSelect: so many blocks a row, or a warp a row where that is -1, and a queue a
+  // thread as in WarpSelect (float32).
+  m.def(
+      "_grid_select(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int blocks=0, int "
+      "threads=0, "
+      "bool thread_queues=False) -> (Tensor values, Tensor indices)");
   // CUDA only. Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
 }

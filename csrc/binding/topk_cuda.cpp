@@ -94,6 +94,16 @@ std::string describe_plan(const Request& request) {
 
 constexpr Backend kCuda{check_algorithm, run, describe_plan};
 
+// `make` gives the plan, where there is anything to do.
+template <class MakePlan>
+std::tuple<Tensor, Tensor> run_study(Request& request, MakePlan&& make) {
+  gather_rows(request);
+  const Tensor values = new_empty(request.sizes, request.value_dtype, request.input);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input);
+  if (!request.empty()) run_plan(make(), request.input, values, indices);
+  return {values, indices};
+}
+
 std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t digit_bits,
                                      int64_t blocks, bool adaptive, bool early_stop, int64_t threads) {
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
@@ -115,13 +125,29 @@ std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool 
   study.adaptive = adaptive;
   study.early_stop = early_stop;
   study.threads = static_cast<int>(threads);
-  gather_rows(request);
-  const Tensor values = new_empty(request.sizes, request.value_dtype, self);
-  const Tensor indices = new_empty(request.sizes, request.index_dtype, self);
-  if (!request.empty()) {
-    run_plan(cuda::make_air_study(request.problem, device, study), request.input, values, indices);
-  }
-  return {values, indices};
+  return run_study(request, [&] { return cuda::make_air_study(request.problem, device, study); });
+}
+
+std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool largest, bool sorted,
+                                             int64_t blocks, int64_t threads, bool thread_queues) {
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  request.algorithm = Algorithm::kGridSelect;
+  check_algorithm(request);
+  const cuda::Device device = device_of(self.get_device_index());
+  constexpr int kWarpARow = cuda::GridSelectStudy::kWarpARow;
+  check(threads == 0 || threads == 32 || threads == 64 || threads == 128 || threads == 256,
+        "gputopk::_grid_select: threads must be 32, 64, 128, 256 or 0, but is ", threads);
+  check(blocks >= kWarpARow && blocks <= 8 * device.sm_count, "gputopk::_grid_select: blocks must be in [",
+        kWarpARow, ", ", 8 * device.sm_count, "], but is ", blocks);
+  check(blocks != kWarpARow || request.problem.cols <= INT32_MAX, "gputopk::_grid_select: a row of ",
+        request.problem.cols, " elements is too long for a warp, at most ", INT32_MAX);
+  check(!thread_queues || request.problem.dtype == DType::kFloat32,
+        "gputopk::_grid_select: thread_queues must be False but for float32");
+  cuda::GridSelectStudy study;
+  study.blocks = static_cast<int>(blocks);
+  study.threads = static_cast<int>(threads);
+  study.thread_queues = thread_queues;
+  return run_study(request, [&] { return cuda::make_grid_select_study(request.problem, device, study); });
 }
 
 void read_floor(Tensor self, Tensor scratch) {
@@ -147,5 +173,6 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCuda>));
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_air", TORCH_BOX(&air_study));
+  m.impl("_grid_select", TORCH_BOX(&grid_select_study));
   m.impl("_read_floor", TORCH_BOX(&read_floor));
 }

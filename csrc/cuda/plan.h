@@ -8,6 +8,7 @@
 #include "core/problem.h"
 #include "cuda/air.h"
 #include "cuda/air_block.h"
+#include "cuda/grid_select.h"
 
 namespace gputopk::cuda {
 
@@ -21,7 +22,7 @@ struct Device {
 struct Plan {
   Problem problem;
   Device device;
-  std::variant<air::Config, air_block::Config> config;
+  std::variant<air::Config, air_block::Config, grid_select::Config> config;
   bool order_rows;  // a step of its own follows
 };
 
@@ -32,6 +33,15 @@ struct AirStudy {
   int blocks = 0;
   bool adaptive = true;
   bool early_stop = true;
+};
+
+// The same of GridSelect.
+struct GridSelectStudy {
+  int blocks = 0;   // a row; kWarpARow: none, a warp takes a row
+  int threads = 0;  // a block
+  bool thread_queues = false;
+
+  static constexpr int kWarpARow = -1;
 };
 
 // Why `algorithm` cannot serve the request, or nullptr.
@@ -45,6 +55,9 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
 
 // AIR with the study's numbers: over many blocks, unless it sets `threads`. The row must fit one block then.
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study);
+
+// GridSelect with the study's numbers. Must be supported.
+Plan make_grid_select_study(const Problem& problem, const Device& device, const GridSelectStudy& study);
 
 // The plan in one line, "air: ...".
 void describe(const Plan& plan, char* text, size_t text_bytes);

@@ -13,6 +13,9 @@ size_t step_bytes(const air::Config& config, const Problem& problem) {
   return air::workspace_bytes(config, problem);
 }
 size_t step_bytes(const air_block::Config&, const Problem&) { return 0; }
+size_t step_bytes(const grid_select::Config& config, const Problem& problem) {
+  return grid_select::workspace_bytes(config, problem);
+}
 
 ErrorCode run_step(const air::Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
   return air::run(config, problem, buffers, stream);
@@ -20,6 +23,10 @@ ErrorCode run_step(const air::Config& config, const Problem& problem, const Buff
 ErrorCode run_step(const air_block::Config& config, const Problem& problem, const Buffers& buffers,
                    Stream stream) {
   return air_block::run(config, problem, buffers, stream);
+}
+ErrorCode run_step(const grid_select::Config& config, const Problem& problem, const Buffers& buffers,
+                   Stream stream) {
+  return grid_select::run(config, problem, buffers, stream);
 }
 
 // The selection's own memory and, where rows are to be ordered, its unordered winners; order_rows works in
