@@ -117,7 +117,8 @@ struct RowSource {
   }
 
   // The greatest keys of 32 * kItems groups of elements, for sample number `at` of so many: whole vectors
-  // side by side, the first sample at the row's start and the last at its end. Key 0 where a group is empty.
+  // side by side, the first sample at the row's start and the last at its end. The only sample of a row is
+  // spread over it instead, so that ascending rows do not surprise. Key 0 where a group is empty.
   template <int kItems>
   __device__ __forceinline__ void sample(int at, int samples, Word (&keys)[kItems]) const {
     constexpr int kElements = kPerVector<Bits>;
@@ -126,10 +127,11 @@ struct RowSource {
     const RowShape<Bits> shape(row, cols);
     const int64_t spare = max(shape.vectors - 32 * kSampled, int64_t{0});
     const int64_t first = (samples > 1 ? spare * at / (samples - 1) : 0) + threadIdx.x % 32;
+    const int64_t step = 32 + (samples > 1 || kSampled == 1 ? 0 : spare / max(kSampled - 1, 1));
     Vector<Bits> loaded[kSampled] = {};
 #pragma unroll
     for (int v = 0; v < kSampled; ++v) {
-      const int64_t vector = first + 32 * v;
+      const int64_t vector = first + step * v;
       if (vector < shape.vectors) {
         loaded[v] = load_vector<Reading::kAgain>(row + shape.head + vector * kElements);
       }
@@ -138,7 +140,7 @@ struct RowSource {
     for (int i = 0; i < kItems; ++i) keys[i] = 0;
 #pragma unroll
     for (int v = 0; v < kSampled; ++v) {
-      const bool valid = first + 32 * v < shape.vectors;
+      const bool valid = first + step * v < shape.vectors;
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         const Word key = order(loaded[v][e]);

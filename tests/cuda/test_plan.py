@@ -12,7 +12,8 @@ from tests import oracle, tuning
 
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
-NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air")]
+NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air", "grid_select")]
+GRID = torch_topk.Algorithm.grid_select
 SMS = 132  # of the GPU that a meta tensor is planned for
 SHAPES = [(1, 1), (1, 100), (3, 4096), (32, 50257), (1, 1 << 20), (1, 1 << 28), (100_000, 256), (7, 33_333)]
 
@@ -128,3 +129,50 @@ def test_winners_are_ordered_where_sorted_and_not_ranked_already():
     assert "then order_rows" not in plan(meta(3, whole), whole)
     assert "then order_rows" in plan(meta(3, whole + 1), whole)
     assert "then order_rows" in plan(meta(1000, whole), whole)
+
+
+# GridSelect.
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_grid_select_has_a_plan_and_leaves_no_order_to_make(shape, dtype):
+    for k in {1, min(shape[1], 32), min(shape[1], 256)}:
+        for order in (True, False):
+            text = plan(meta(*shape, dtype=dtype), k, sorted=order, algorithm=GRID)
+            assert text.startswith("grid_select: ") and "no further step" in text, text
+
+
+@pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
+def test_grid_select_refuses_a_k_beyond_its_lists_and_names_the_limit(call):
+    call(meta(3, 10_000), 256, algorithm=GRID)
+    for k, limit in ((257, "256"), (4096, "256"), (4097, "4096")):
+        with pytest.raises(RuntimeError, match=f"grid_select.*{limit}"):
+            call(meta(3, 10_000), k, algorithm=GRID)
+
+
+def test_grid_select_gives_a_row_a_warp_where_rows_are_short_or_many():
+    few, many = tuning.number("kGridWarpMaxCols"), tuning.number("kGridWarpMaxColsManyRows")
+    enough = SMS * tuning.number("kGridWarpManyRowsPerSm")
+    for rows, most in ((1, few), (enough - 1, few), (enough, many)):
+        assert "one warp a row" in form(meta(rows, most), 10, algorithm=GRID)
+        assert "one warp a row" not in form(meta(rows, most + 1), 10, algorithm=GRID)
+
+
+def test_grid_select_spreads_a_long_row_over_the_gpu_and_few_short_rows_over_its_sms():
+    def number(what: str, *shape: int, k: int = 10) -> int:
+        text = form(meta(*shape), k, algorithm=GRID)
+        found = re.search(rf"(\d+) {what}", text)
+        assert found, text
+        return int(found[1])
+
+    for k in (1, 32, 33, 256):
+        assert number("blocks a row", 1, 1 << 28, k=k) >= SMS
+        assert number("blocks a row", 100, 1 << 20, k=k) <= 32
+        assert number("blocks a row", 1000, 1 << 16, k=k) <= 4
+    assert number("threads", 100, 1000) == 32
+    assert number("threads", 10_000, 1000) == 256
+    # A sample is read twice: it is a small part of the row.
+    for rows, cols in ((1, 1 << 28), (100, 1 << 20), (3, 100_000)):
+        samples = number("samples each", rows, cols) * number("blocks a row", rows, cols)
+        assert samples * 32 * 16 <= max(cols / 16, number("blocks a row", rows, cols) * 32 * 16)
