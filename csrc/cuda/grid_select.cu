@@ -127,7 +127,7 @@ struct RowSource {
     const RowShape<Bits> shape(row, cols);
     const int64_t spare = max(shape.vectors - 32 * kSampled, int64_t{0});
     const int64_t first = (samples > 1 ? spare * at / (samples - 1) : 0) + threadIdx.x % 32;
-    const int64_t step = 32 + (samples > 1 || kSampled == 1 ? 0 : spare / max(kSampled - 1, 1));
+    const int64_t step = 32 + (samples > 1 ? 0 : spare / (kSampled - 1));
     Vector<Bits> loaded[kSampled] = {};
 #pragma unroll
     for (int v = 0; v < kSampled; ++v) {
@@ -170,24 +170,25 @@ struct RowSource {
 
   // visit(entry, chosen) sees the team's entries above threshold(), which may rise; first(entry, chosen) sees
   // those that lie outside of vectors, fewer than 32, before. Both by whole warps, and so is each_tile().
-  template <class Pack, class Threshold, class First, class Visit, class EachTile>
-  __device__ __forceinline__ void visit(int part, int parts, Team team, Threshold&& threshold, First&& first,
+  template <class Pack, class Team, class Threshold, class First, class Visit, class EachTile>
+  __device__ __forceinline__ void visit(int part, int parts, Threshold&& threshold, First&& first,
                                         Visit&& visit, EachTile&& each_tile) const {
     using Index = decltype(Pack::index(threshold()));
     const auto probe_at = [&](const auto& elements, int64_t index, bool valid) {
       return probe<Pack>(threshold(), elements, index, valid);
     };
-    if (part == 0 && team.thread < 32) {
-      visit_ends(row, cols, probe_at, [&](Bits bits, int64_t index, bool chosen) {
+    const RowShape<Bits> shape(row, cols);
+    if (part == 0 && Team::thread() < 32) {
+      visit_ends(row, cols, shape, probe_at, [&](Bits bits, int64_t index, bool chosen) {
         first(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
       });
     }
-    visit_vectors<Reading::kOnceAhead>(
-        row, cols, part, parts, AllTiles{}, probe_at,
+    visit_vectors<Reading::kOnceAhead, Team>(
+        row, cols, shape, part, parts, AllTiles{}, probe_at,
         [&](Bits bits, int64_t index, bool chosen) {
           visit(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
         },
-        team, each_tile);
+        each_tile);
   }
 
   __device__ Bits bits(int64_t index) const { return row[index]; }
@@ -223,8 +224,8 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItem
   source.sample(0, 1, keys);
   sort_warp</*kDescending=*/true>(keys);
   queue.raise(Pack::below(value_at(keys, params.k - 1)));
-  source.template visit<Pack>(
-      0, 1, Team::of_warp(), [&] { return queue.threshold(); },
+  source.template visit<Pack, WarpTeam>(
+      0, 1, [&] { return queue.threshold(); },
       [&](Entry entry, bool chosen) { queue.push_first(chosen, entry); },
       [&](Entry entry, bool chosen) { queue.push(chosen, entry); }, NoStep{});
   queue.flush();
@@ -404,8 +405,8 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItem
   exchange.offer(sampled);
 
   // Steps 2 and 3.
-  source.template visit<Pack>(
-      part, params.blocks_per_row, Team::of_block(), [&] { return queue.threshold(); },
+  source.template visit<Pack, BlockTeam>(
+      part, params.blocks_per_row, [&] { return queue.threshold(); },
       [&](Entry entry, bool chosen) { queue.push_first(chosen, entry); },
       [&](Entry entry, bool chosen) {
         if (queue.push(chosen, entry)) exchange.publish();

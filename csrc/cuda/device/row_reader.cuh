@@ -139,13 +139,14 @@ __device__ Bits element_of(const Vector<Bits> (&vectors)[kVectors], int at) {
 template <class Bits>
 inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
 
-// The threads that read a part of a row together.
-struct Team {
-  int thread;
-  int threads;
-
-  __device__ static Team of_block() { return {static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x)}; }
-  __device__ static Team of_warp() { return {static_cast<int>(threadIdx.x) % 32, 32}; }
+// The threads that read a part of a row together. A type: its numbers are read anew, not kept in registers.
+struct BlockTeam {
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int threads() { return static_cast<int>(blockDim.x); }
+};
+struct WarpTeam {
+  __device__ static int thread() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static int threads() { return 32; }
 };
 
 // The `each_tile` of a reader that has nothing to do between tiles.
@@ -153,9 +154,8 @@ struct NoStep {
   __device__ void operator()() const {}
 };
 
-// Visits the whole vectors of row[0, cols) that belong to this team, a block unless told, one of `parts` that
-// share the row. Tiles of kUnroll vectors a thread go to the parts in turn, so that a crowded region is
-// shared by all.
+// Visits the whole vectors of row[0, cols) that belong to this team, one of `parts` that share the row.
+// Tiles of kUnroll vectors a thread go to the parts in turn, so that a crowded region is shared by all.
 //
 //   wanted(first, last) says whether a tile of the elements [first, last) need be read.
 //   probe(elements, index, valid) sees every element once, in a Vector or a Single, with the index of the
@@ -164,20 +164,18 @@ struct NoStep {
 //   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
 //     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
 //   each_tile() is called by whole warps before each tile is looked at.
-template <Reading kReading, class Bits, class Wanted, class Probe, class Visit, class EachTile = NoStep>
-__device__ void visit_vectors(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted,
-                              Probe&& probe, Visit&& visit, Team team = Team::of_block(),
-                              EachTile&& each_tile = {}) {
+template <Reading kReading, class Team, class Bits, class Wanted, class Probe, class Visit, class EachTile>
+__device__ void visit_vectors(const Bits* row, int64_t cols, const RowShape<Bits>& shape, int part, int parts,
+                              Wanted&& wanted, Probe&& probe, Visit&& visit, EachTile&& each_tile) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   static_assert(kVectors * kElements <= 32, "a bit of `chosen` for each element");
-  const RowShape<Bits> shape(row, cols);
-  const int distance = team.threads * kElements;  // from one of a thread's vectors to the next
+  const int distance = Team::threads() * kElements;  // from one of a thread's vectors to the next
   const int64_t tile_elements = int64_t{distance} * kVectors;
   const int64_t end = cols - shape.tail;  // of the whole vectors
   const int64_t tiles = (end - shape.head + tile_elements - 1) / tile_elements;
   const auto begin_of = [&](int64_t tile) {
-    return shape.head + tile * tile_elements + team.thread * kElements;
+    return shape.head + tile * tile_elements + Team::thread() * kElements;
   };
   const auto load = [&](int64_t tile, Vector<Bits>(&into)[kVectors]) {
     const Bits* const source = row + begin_of(tile);
@@ -245,8 +243,8 @@ __device__ void visit_vectors(const Bits* row, int64_t cols, int part, int parts
 // Visits the ragged ends of the row, fewer than a vector each: head in the lower half of a warp's lanes, tail
 // in the upper. By the first warp of one team.
 template <class Bits, class Probe, class Visit>
-__device__ void visit_ends(const Bits* row, int64_t cols, Probe&& probe, Visit&& visit) {
-  const RowShape<Bits> shape(row, cols);
+__device__ void visit_ends(const Bits* row, int64_t cols, const RowShape<Bits>& shape, Probe&& probe,
+                           Visit&& visit) {
   if (shape.head + shape.tail == 0) return;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool in_head = lane < 16;
@@ -261,8 +259,9 @@ __device__ void visit_ends(const Bits* row, int64_t cols, Probe&& probe, Visit&&
 template <Reading kReading, class Bits, class Wanted, class Probe, class Visit>
 __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
                           Visit&& visit) {
-  visit_vectors<kReading>(row, cols, part, parts, wanted, probe, visit);
-  if (part == 0 && threadIdx.x < 32) visit_ends(row, cols, probe, visit);
+  const RowShape<Bits> shape(row, cols);
+  visit_vectors<kReading, BlockTeam>(row, cols, shape, part, parts, wanted, probe, visit, NoStep{});
+  if (part == 0 && threadIdx.x < 32) visit_ends(row, cols, shape, probe, visit);
 }
 
 // The same for candidates that were stored with their indices, `count` of them: probe(bits, index, valid)
