@@ -178,13 +178,13 @@ struct RowSource {
       return probe<Pack>(threshold(), elements, index, valid);
     };
     const RowShape<Bits> shape(row, cols);
-    if (part == 0 && Team::thread() < 32) {
-      visit_ends(row, cols, shape, probe_at, [&](Bits bits, int64_t index, bool chosen) {
+    if (part == 0 && Team::thread() < 32 && shape.head + shape.tail > 0) {
+      visit_ends(row, shape, cols - shape.tail, probe_at, [&](Bits bits, int64_t index, bool chosen) {
         first(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
       });
     }
-    visit_vectors<Reading::kOnceAhead, Team>(
-        row, cols, shape, part, parts, AllTiles{}, probe_at,
+    visit_tiles<Reading::kOnceAhead, Team, /*kEnds=*/false>(
+        row, cols, part, parts, AllTiles{}, probe_at,
         [&](Bits bits, int64_t index, bool chosen) {
           visit(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
         },

@@ -154,8 +154,23 @@ struct NoStep {
   __device__ void operator()() const {}
 };
 
-// Visits the whole vectors of row[0, cols) that belong to this team, one of `parts` that share the row.
-// Tiles of kUnroll vectors a thread go to the parts in turn, so that a crowded region is shared by all.
+// Visits the ragged ends of the row, fewer than a vector each, `end` being that of the vectors: head in the
+// lower half of a warp's lanes, tail in the upper. By one warp.
+template <class Bits, class Probe, class Visit>
+__device__ void visit_ends(const Bits* row, const RowShape<Bits>& shape, int64_t end, Probe&& probe,
+                           Visit&& visit) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool in_head = lane < 16;
+  const int64_t at = in_head ? lane : end + (lane - 16);
+  const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
+  const Single<Bits> single{valid ? row[at] : Bits{}};
+  const bool chosen = probe(single, at, valid) != 0;
+  visit(single.element, at, chosen);
+}
+
+// Visits the elements of row[0, cols) that belong to this team, one of `parts` that share the row, the row's
+// ends only with kEnds. Tiles of kUnroll vectors a thread go to the parts in turn, so that a
+// crowded region is shared by all.
 //
 //   wanted(first, last) says whether a tile of the elements [first, last) need be read.
 //   probe(elements, index, valid) sees every element once, in a Vector or a Single, with the index of the
@@ -164,12 +179,14 @@ struct NoStep {
 //   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
 //     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
 //   each_tile() is called by whole warps before each tile is looked at.
-template <Reading kReading, class Team, class Bits, class Wanted, class Probe, class Visit, class EachTile>
-__device__ void visit_vectors(const Bits* row, int64_t cols, const RowShape<Bits>& shape, int part, int parts,
-                              Wanted&& wanted, Probe&& probe, Visit&& visit, EachTile&& each_tile) {
+template <Reading kReading, class Team, bool kEnds, class Bits, class Wanted, class Probe, class Visit,
+          class EachTile>
+__device__ void visit_tiles(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted,
+                            Probe&& probe, Visit&& visit, EachTile&& each_tile) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   static_assert(kVectors * kElements <= 32, "a bit of `chosen` for each element");
+  const RowShape<Bits> shape(row, cols);
   const int distance = Team::threads() * kElements;  // from one of a thread's vectors to the next
   const int64_t tile_elements = int64_t{distance} * kVectors;
   const int64_t end = cols - shape.tail;  // of the whole vectors
@@ -238,30 +255,19 @@ __device__ void visit_vectors(const Bits* row, int64_t cols, const RowShape<Bits
       chosen &= chosen - 1;
     }
   }
+
+  if constexpr (kEnds) {
+    if (part == 0 && Team::thread() < 32 && shape.head + shape.tail > 0) {
+      visit_ends(row, shape, end, probe, visit);
+    }
+  }
 }
 
-// Visits the ragged ends of the row, fewer than a vector each: head in the lower half of a warp's lanes, tail
-// in the upper. By the first warp of one team.
-template <class Bits, class Probe, class Visit>
-__device__ void visit_ends(const Bits* row, int64_t cols, const RowShape<Bits>& shape, Probe&& probe,
-                           Visit&& visit) {
-  if (shape.head + shape.tail == 0) return;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const bool in_head = lane < 16;
-  const int64_t at = in_head ? lane : cols - shape.tail + (lane - 16);
-  const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
-  const Single<Bits> single{valid ? row[at] : Bits{}};
-  const bool chosen = probe(single, at, valid) != 0;
-  visit(single.element, at, chosen);
-}
-
-// Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row.
+// The same by a block, for which nothing happens between tiles.
 template <Reading kReading, class Bits, class Wanted, class Probe, class Visit>
 __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
                           Visit&& visit) {
-  const RowShape<Bits> shape(row, cols);
-  visit_vectors<kReading, BlockTeam>(row, cols, shape, part, parts, wanted, probe, visit, NoStep{});
-  if (part == 0 && threadIdx.x < 32) visit_ends(row, cols, shape, probe, visit);
+  visit_tiles<kReading, BlockTeam, /*kEnds=*/true>(row, cols, part, parts, wanted, probe, visit, NoStep{});
 }
 
 // The same for candidates that were stored with their indices, `count` of them: probe(bits, index, valid)
