@@ -20,8 +20,8 @@
 // What is selected from comes through a source (RowSource): sampled keys, a visit of all elements, and an
 // element again by its index. One that computes scores can be selected from without storing them.
 //
-// It loses to air.cu where k is large, as lists are merged by networks, and where a row is short for the blocks
-// that its latency asks for.
+// It loses to air.cu where k is large, as lists are merged by networks, and where a row is short for the
+// blocks that its latency asks for.
 
 #include "cuda/grid_select.h"
 
