@@ -51,6 +51,12 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   m.def(
       "_delegate(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int alpha=0, int beta=0) -> "
       "(Tensor values, Tensor indices)");
+  // CUDA only. The same of GridSelect: so many blocks a row, or a warp a row where that is -1; form 1 keeps
+  // lists in registers, with a queue a thread as in WarpSelect if asked (float32), form 2 a list a block.
+  m.def(
+      "_grid_select(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int blocks=0, int "
+      "threads=0, "
+      "bool thread_queues=False, int form=0) -> (Tensor values, Tensor indices)");
   // CUDA only. Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
 }

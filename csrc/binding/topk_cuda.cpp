@@ -94,12 +94,13 @@ std::string describe_plan(const Request& request) {
 
 constexpr Backend kCuda{check_algorithm, run, describe_plan};
 
+// `make` gives the plan, where there is anything to do.
 template <class MakePlan>
-std::tuple<Tensor, Tensor> run_study(Request& request, const MakePlan& make_plan) {
+std::tuple<Tensor, Tensor> run_study(Request& request, MakePlan&& make) {
   gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, request.input);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input);
-  if (!request.empty()) run_plan(make_plan(), request.input, values, indices);
+  if (!request.empty()) run_plan(make(), request.input, values, indices);
   return {values, indices};
 }
 
@@ -145,6 +146,39 @@ std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, 
   });
 }
 
+std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool largest, bool sorted,
+                                             int64_t blocks, int64_t threads, bool thread_queues,
+                                             int64_t form) {
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  request.algorithm = Algorithm::kGridSelect;
+  check_algorithm(request);
+  const cuda::Device device = device_of(self.get_device_index());
+  constexpr int kWarpARow = cuda::GridSelectStudy::kWarpARow;
+  check(form >= 0 && form <= 2, "gputopk::_grid_select: form must be in [0, 2], but is ", form);
+  check(form != 1 || k <= 256, "gputopk::_grid_select: lists in registers hold k of at most 256, but k is ",
+        k);
+  const bool in_registers = form == 0 ? k <= 256 : form == 1;
+  const int64_t least_threads = in_registers ? 32 : 64, most_threads = in_registers ? 256 : 512;
+  const bool power = threads > 0 && (threads & (threads - 1)) == 0;
+  check(threads == 0 || (power && threads >= least_threads && threads <= most_threads),
+        "gputopk::_grid_select: threads must be a power of two in [", least_threads, ", ", most_threads,
+        "], or 0, but is ", threads);
+  check(in_registers || (blocks >= 0 && !thread_queues),
+        "gputopk::_grid_select: a warp a row, and a queue a thread, are for lists in registers");
+  check(blocks >= kWarpARow && blocks <= 8 * device.sm_count, "gputopk::_grid_select: blocks must be in [",
+        kWarpARow, ", ", 8 * device.sm_count, "], but is ", blocks);
+  check(blocks != kWarpARow || request.problem.cols <= INT32_MAX, "gputopk::_grid_select: a row of ",
+        request.problem.cols, " elements is too long for a warp, at most ", INT32_MAX);
+  check(!thread_queues || request.problem.dtype == DType::kFloat32,
+        "gputopk::_grid_select: thread_queues must be False but for float32");
+  cuda::GridSelectStudy study;
+  study.form = static_cast<cuda::GridSelectStudy::Form>(form);
+  study.blocks = static_cast<int>(blocks);
+  study.threads = static_cast<int>(threads);
+  study.thread_queues = thread_queues;
+  return run_study(request, [&] { return cuda::make_grid_select_study(request.problem, device, study); });
+}
+
 void read_floor(Tensor self, Tensor scratch) {
   check(self.is_contiguous(), "gputopk::_read_floor: self must be contiguous");
   const size_t scratch_bytes = static_cast<size_t>(scratch.numel()) * scratch.element_size();
@@ -169,5 +203,6 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_air", TORCH_BOX(&air_study));
   m.impl("_delegate", TORCH_BOX(&delegate_study));
+  m.impl("_grid_select", TORCH_BOX(&grid_select_study));
   m.impl("_read_floor", TORCH_BOX(&read_floor));
 }

@@ -16,23 +16,30 @@ int64_t air_tile_elements(const Problem& problem) {
   return int64_t{tuning::kAirThreads} * tuning::loads_in_flight(bytes) * (16 / bytes);
 }
 
-// The split that ends first when blocks run in waves over the GPU, each as long as its tiles and a fixed
-// overhead. Blocks of one row then differ by one tile at most.
-int air_blocks_per_row(const Problem& problem, const Device& device) {
-  const int64_t resident = int64_t{device.sm_count} * tuning::kAirBlocksPerSm;
-  const int64_t tiles = divide_up(problem.cols, air_tile_elements(problem));
+// The split that ends first when `resident` blocks run at a time, in waves over the GPU, each as long as its
+// tiles and an overhead, fixed and for each block of the row. Blocks of one row then differ by one tile at
+// most.
+int blocks_per_row(const Problem& problem, int64_t tile_elements, int64_t resident, double overhead,
+                   double overhead_per_block) {
+  const int64_t tiles = divide_up(problem.cols, tile_elements);
   int best = 1;
   double best_cost = 0;
   for (int64_t blocks = 1; blocks <= std::min(tiles, resident); ++blocks) {
     const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
-    const double cost =
-        waves * (static_cast<double>(divide_up(tiles, blocks)) + tuning::kAirBlockOverheadTiles);
+    const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + overhead +
+                                 overhead_per_block * static_cast<double>(blocks));
     if (blocks == 1 || cost < best_cost) {
       best = static_cast<int>(blocks);
       best_cost = cost;
     }
   }
   return best;
+}
+
+int air_blocks_per_row(const Problem& problem, const Device& device) {
+  return blocks_per_row(problem, air_tile_elements(problem),
+                        int64_t{device.sm_count} * tuning::kAirBlocksPerSm, tuning::kAirBlockOverheadTiles,
+                        /*overhead_per_block=*/0);
 }
 
 // As many bins as the elements of a block can pay for.
@@ -198,9 +205,10 @@ int grid_list_blocks_per_row(const Problem& problem, const Device& device) {
   return best;
 }
 
-grid_select_block::Config grid_select_block_config(const Problem& problem, const Device& device) {
+grid_select_block::Config grid_select_block_config(const Problem& problem, const Device& device,
+                                                   const GridSelectStudy& study) {
   grid_select_block::Config config{};
-  config.blocks_per_row = grid_list_blocks_per_row(problem, device);
+  config.blocks_per_row = study.blocks > 0 ? study.blocks : grid_list_blocks_per_row(problem, device);
   const bool few_rows = problem.rows <= device.sm_count;
   const int per_thread =
       few_rows ? tuning::kGridListFewRowsElementsPerThread : tuning::kGridListElementsPerThread;
@@ -208,6 +216,7 @@ grid_select_block::Config grid_select_block_config(const Problem& problem, const
   while (config.threads < tuning::kGridListMaxThreads && config.threads * per_thread < problem.cols) {
     config.threads *= 2;
   }
+  if (study.threads > 0) config.threads = study.threads;
   // Of a few groups none need wait for another.
   const int group = tuning::kGridListGroup;
   config.blocks_per_group = config.blocks_per_row <= 2 * group ? config.blocks_per_row : group;
@@ -232,8 +241,65 @@ grid_select_block::Config grid_select_block_config(const Problem& problem, const
   return config;
 }
 
-Plan grid_select_block_plan(const Problem& problem, const Device& device) {
-  const grid_select_block::Config config = grid_select_block_config(problem, device);
+// Whether a row is better off with one block than with many.
+bool suits_one_block(const Problem& problem, const Device& device) {
+  const bool many_rows = problem.rows >= 2 * device.sm_count;
+  return problem.cols <= (many_rows ? tuning::kAirBlockMaxColsManyRows : tuning::kAirBlockMaxCols);
+}
+
+// What a warp has in flight, which is also its sample.
+int64_t grid_warp_elements(const Problem& problem) {
+  const int bytes = dtype_bytes(problem.dtype);
+  return int64_t{32} * tuning::loads_in_flight(bytes) * (16 / bytes);
+}
+
+bool suits_a_warp_a_row(const Problem& problem, const Device& device) {
+  const bool many_rows = problem.rows >= device.sm_count * tuning::kGridWarpManyRowsPerSm;
+  return problem.cols <= (many_rows ? tuning::kGridWarpMaxColsManyRows : tuning::kGridWarpMaxCols);
+}
+
+int grid_blocks_per_row(const Problem& problem, const Device& device, int threads) {
+  const int list_items = static_cast<int>(divide_up(problem.k, 32));
+  const int64_t blocks_per_sm =
+      int64_t{tuning::grid_blocks_per_sm(list_items)} * tuning::kGridThreads / threads;
+  return blocks_per_row(problem, grid_warp_elements(problem) * (threads / 32),
+                        device.sm_count * blocks_per_sm, tuning::kGridBlockOverheadTiles,
+                        static_cast<double>(problem.k) / tuning::kGridEntriesPerTile);
+}
+
+grid_select::Config grid_select_config(const Problem& problem, const Device& device,
+                                       const GridSelectStudy& study) {
+  grid_select::Config config{};
+  config.thread_queues = study.thread_queues;
+  config.threads = study.threads > 0 ? study.threads : tuning::kGridThreads;
+  config.samplers = 1;
+  const bool warp_a_row = study.blocks == GridSelectStudy::kWarpARow ||
+                          (study.blocks == 0 && suits_a_warp_a_row(problem, device));
+  if (warp_a_row) {
+    config.blocks_per_row = 0;
+    // Few rows are spread over the GPU.
+    const int64_t rows_per_sm = divide_up(problem.rows, device.sm_count);
+    if (study.threads == 0) {
+      config.threads = static_cast<int>(std::min<int64_t>(32 * rows_per_sm, tuning::kGridThreads));
+    }
+    return config;
+  }
+  config.blocks_per_row =
+      study.blocks > 0 ? study.blocks : grid_blocks_per_row(problem, device, config.threads);
+  const int64_t samples = problem.cols / grid_warp_elements(problem) / tuning::kGridSampleOneIn;
+  config.samplers =
+      static_cast<int>(std::clamp<int64_t>(samples / config.blocks_per_row, 1, config.threads / 32));
+  return config;
+}
+
+// Lists in registers, for a small k, or a list a block.
+Plan grid_select_plan(const Problem& problem, const Device& device, const GridSelectStudy& study) {
+  using Form = GridSelectStudy::Form;
+  const bool in_registers =
+      study.form == Form::kPlan ? problem.k <= grid_select::kMaxK : study.form == Form::kRegisters;
+  if (in_registers)
+    return {problem, device, grid_select_config(problem, device, study), /*order_rows=*/false};
+  const grid_select_block::Config config = grid_select_block_config(problem, device, study);
   return {problem, device, config, problem.sorted && !config.in_order};
 }
 
@@ -274,10 +340,14 @@ void print(const grid_select_block::Config& config, const Problem&, char* text, 
                 config.in_order ? ", winners ranked" : "");
 }
 
-// Whether a row is better off with one block than with many.
-bool suits_one_block(const Problem& problem, const Device& device) {
-  const bool many_rows = problem.rows >= 2 * device.sm_count;
-  return problem.cols <= (many_rows ? tuning::kAirBlockMaxColsManyRows : tuning::kAirBlockMaxCols);
+void print(const grid_select::Config& config, const Problem&, char* text, size_t bytes) {
+  const char* const queues = config.thread_queues ? ", a queue a thread" : "";
+  if (config.blocks_per_row == 0) {
+    std::snprintf(text, bytes, "grid_select: one warp a row, %d threads%s", config.threads, queues);
+  } else {
+    std::snprintf(text, bytes, "grid_select: %d blocks a row, %d threads, %d samples each%s",
+                  config.blocks_per_row, config.threads, config.samplers, queues);
+  }
 }
 
 }  // namespace
@@ -317,7 +387,7 @@ Algorithm choose(const Problem&, const Device&) { return Algorithm::kAir; }
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
   if (algorithm == Algorithm::kDelegate) return delegate_plan(problem, device, {});
-  if (algorithm == Algorithm::kGridSelect) return grid_select_block_plan(problem, device);
+  if (algorithm == Algorithm::kGridSelect) return grid_select_plan(problem, device, {});
   return suits_one_block(problem, device) ? block_plan(problem, device, {}) : grid_plan(problem, device, {});
 }
 
@@ -327,6 +397,10 @@ Plan make_air_study(const Problem& problem, const Device& device, const AirStudy
 
 Plan make_delegate_study(const Problem& problem, const Device& device, const DelegateStudy& study) {
   return delegate_plan(problem, device, study);
+}
+
+Plan make_grid_select_study(const Problem& problem, const Device& device, const GridSelectStudy& study) {
+  return grid_select_plan(problem, device, study);
 }
 
 void describe(const Plan& plan, char* text, size_t text_bytes) {

@@ -10,6 +10,7 @@
 #include "cuda/air_block.h"
 #include "cuda/delegate.h"
 #include "cuda/delegate_sample.h"
+#include "cuda/grid_select.h"
 #include "cuda/grid_select_block.h"
 
 namespace gputopk::cuda {
@@ -24,8 +25,8 @@ struct Device {
 struct Plan {
   Problem problem;
   Device device;
-  std::variant<air::Config, air_block::Config, grid_select_block::Config, delegate::Config,
-               delegate_sample::Config>
+  std::variant<air::Config, air_block::Config, grid_select::Config, grid_select_block::Config,
+               delegate::Config, delegate_sample::Config>
       config;
   bool order_rows;  // a step of its own follows
 };
@@ -45,6 +46,18 @@ struct DelegateStudy {
   int beta = 0;
 };
 
+// The same of GridSelect.
+struct GridSelectStudy {
+  enum class Form { kPlan, kRegisters, kBlock };  // where lists live; kRegisters: k of at most 256
+
+  Form form = Form::kPlan;
+  int blocks = 0;              // a row; kWarpARow: none, a warp takes a row
+  int threads = 0;             // a block
+  bool thread_queues = false;  // of lists in registers
+
+  static constexpr int kWarpARow = -1;
+};
+
 // Why `algorithm` cannot serve the request, or nullptr.
 const char* unsupported_reason(const Problem& problem, Algorithm algorithm);
 
@@ -54,7 +67,8 @@ Algorithm choose(const Problem& problem, const Device& device);
 // `algorithm` must be supported.
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm);
 
-// AIR with the study's numbers: over many blocks, unless it sets `threads`. The row must fit one block then.
+// AIR with the study's numbers: over many blocks, unless it sets `threads`. The row must fit one block
+// then.
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study);
 
 // Delegate with the study's numbers, which delegate_alphas must allow.
@@ -65,6 +79,9 @@ struct AlphaRange {
   int least, most;
 };
 AlphaRange delegate_alphas(const Problem& problem, int beta);
+
+// GridSelect with the study's numbers. Must be supported.
+Plan make_grid_select_study(const Problem& problem, const Device& device, const GridSelectStudy& study);
 
 // The plan in one line, "air: ...".
 void describe(const Plan& plan, char* text, size_t text_bytes);

@@ -152,6 +152,25 @@ inline constexpr int kGridListRankedUnsorted = 32;
 inline constexpr int kGridListSpareRanked = 16;
 // The step from a tile to the next, modulo the number of tiles: a prime near 2^32 over the golden ratio.
 inline constexpr uint32_t kGridListTilePrime = 2654435761u;
+// ---- GridSelect with lists in registers (grid_select.cu) ----
+
+// Blocks of 8 warps, as many an SM as leave registers for the list, of so many entries a lane, and two tiles
+// of loads: 80 a thread, or 128. The loads in flight are 48 KB an SM, or 32 KB.
+inline constexpr int kGridThreads = 256;
+constexpr int grid_blocks_per_sm(int list_items) { return list_items <= 2 ? 3 : 2; }
+// A warp takes a row of up to so many elements, and a longer one where rows are enough for all warps: nothing
+// then waits for a barrier or a merge of lists.
+inline constexpr int64_t kGridWarpMaxCols = 1024;
+inline constexpr int64_t kGridWarpMaxColsManyRows = 16 * 1024;
+inline constexpr int64_t kGridWarpManyRowsPerSm = 16;
+// The work of starting and ending a block, in tiles: the sample, the first, crowded, tile, merging lists.
+inline constexpr double kGridBlockOverheadTiles = 6;
+// A row's last block reads so many entries of the others in the time of a tile.
+inline constexpr double kGridEntriesPerTile = 8192;
+// Samples are read again with the row: one element in so many.
+inline constexpr int64_t kGridSampleOneIn = 64;
+// A warp reads the row's bound once in so many tiles: all warps read one address.
+inline constexpr int kGridTilesBetweenReads = 16;
 
 // ---- Ordering k winners (order_rows.cu) ----
 

@@ -134,7 +134,9 @@ def test_winners_are_ordered_where_sorted_and_not_ranked_already():
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
 def test_grid_select_has_room_beyond_k_for_every_request_that_it_takes(dtype, shape):
-    for k in {min(shape[1], k) for k in (1, 33, 2048, 4096)}:
+    for k in {min(shape[1], k) for k in (257, 2048, 4096)}:
+        if k <= 256:
+            continue
         text = plan(meta(*shape, dtype=dtype), k, algorithm=GRID_SELECT)
         found = re.match(r"grid_select: (\d+) blocks a row, (\d+) threads, lists of (\d+) entries", text)
         assert found, text
@@ -146,9 +148,8 @@ def test_grid_select_has_room_beyond_k_for_every_request_that_it_takes(dtype, sh
 
 
 def test_grid_select_orders_winners_where_it_does_not_rank_them():
-    most = tuning.number("kGridListRankedWinners")
     for rows, cols in ((1, 1 << 24), (1000, 5000)):
-        for k, ordered in ((1, False), (most, False), (most + 1, True), (4096, True)):
+        for k, ordered in ((1, False), (256, False), (257, True), (4096, True)):
             assert ("then order_rows" in plan(meta(rows, cols), k, algorithm=GRID_SELECT)) == ordered
             assert "then order_rows" not in plan(meta(rows, cols), k, sorted=False, algorithm=GRID_SELECT)
 
@@ -162,7 +163,7 @@ def test_grid_select_refuses_a_k_that_its_lists_do_not_hold(call):
 
 def test_grid_select_gives_a_long_row_to_the_whole_gpu_and_short_rows_a_block():
     def blocks(*shape: int) -> int:
-        return int(re.search(r"(\d+) blocks a row", plan(meta(*shape), 64, algorithm=GRID_SELECT))[1])
+        return int(re.search(r"(\d+) blocks a row", plan(meta(*shape), 300, algorithm=GRID_SELECT))[1])
 
     assert 2 * SMS - 4 <= blocks(1, 1 << 28) <= 2 * SMS
     assert blocks(4096, 4096) == blocks(10_000, 10_000) == 1
@@ -174,7 +175,46 @@ def test_grid_select_gives_a_long_row_to_the_whole_gpu_and_short_rows_a_block():
 )
 def test_every_block_of_grid_select_has_a_whole_tile(dtype):
     tile = 512 * {1: 32, 2: 32, 4: 16, 8: 8}[dtype.itemsize]
-    for cols in (1, 31, tile, 2 * tile, 2 * tile + 31, 2 * tile + 33, 100 * tile, 100 * tile + 1, 10**7):
-        text = plan(meta(1, cols, dtype=dtype), 1, algorithm=GRID_SELECT)
+    for cols in (257, 300, tile, 2 * tile, 2 * tile + 31, 2 * tile + 33, 100 * tile, 100 * tile + 1, 10**7):
+        text = plan(meta(1, cols, dtype=dtype), 257, algorithm=GRID_SELECT)
         blocks = int(re.search(r"(\d+) blocks a row", text)[1])
         assert blocks == 1 or blocks * tile + 32 <= cols, text
+
+
+# GridSelect.
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_grid_select_has_a_plan_and_leaves_no_order_to_make(shape, dtype):
+    for k in {1, min(shape[1], 32), min(shape[1], 256)}:
+        for order in (True, False):
+            text = plan(meta(*shape, dtype=dtype), k, sorted=order, algorithm=GRID_SELECT)
+            assert text.startswith("grid_select: ") and "no further step" in text, text
+
+
+def test_grid_select_gives_a_row_a_warp_where_rows_are_short_or_many():
+    few, many = tuning.number("kGridWarpMaxCols"), tuning.number("kGridWarpMaxColsManyRows")
+    enough = SMS * tuning.number("kGridWarpManyRowsPerSm")
+    for rows, most in ((1, few), (enough - 1, few), (enough, many)):
+        assert "one warp a row" in form(meta(rows, most), 10, algorithm=GRID_SELECT)
+        assert "one warp a row" not in form(meta(rows, most + 1), 10, algorithm=GRID_SELECT)
+
+
+def test_grid_select_spreads_a_long_row_over_the_gpu_and_few_short_rows_over_its_sms():
+    def number(what: str, *shape: int, k: int = 10) -> int:
+        text = form(meta(*shape), k, algorithm=GRID_SELECT)
+        found = re.search(rf"(\d+) {what}", text)
+        assert found, text
+        return int(found[1])
+
+    for k in (1, 32, 33, 256):
+        assert number("blocks a row", 1, 1 << 28, k=k) >= SMS
+        assert number("blocks a row", 100, 1 << 20, k=k) <= 32
+        assert number("blocks a row", 1000, 1 << 16, k=k) <= 4
+    assert number("threads", 100, 1000) == 32
+    assert number("threads", 10_000, 1000) == 256
+    # A sample is read twice: it is a small part of the row.
+    for rows, cols in ((1, 1 << 28), (100, 1 << 20), (3, 100_000)):
+        samples = number("samples each", rows, cols) * number("blocks a row", rows, cols)
+        assert samples * 32 * 16 <= max(cols / 16, number("blocks a row", rows, cols) * 32 * 16)

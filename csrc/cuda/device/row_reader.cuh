@@ -154,8 +154,38 @@ __device__ void prefetch_tiles(const Bits* row, int64_t cols, int part, int part
 #endif
 }
 
-// Visits the elements of row[0, cols) that belong to this block, one of `parts` that share the row. Tiles of
-// blockDim.x * kUnroll vectors go to the parts in turn, so that a crowded region is shared by all.
+// The threads that read a part of a row together. A type: its numbers are read anew, not kept in registers.
+struct BlockTeam {
+  __device__ static int thread() { return static_cast<int>(threadIdx.x); }
+  __device__ static int threads() { return static_cast<int>(blockDim.x); }
+};
+struct WarpTeam {
+  __device__ static int thread() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static int threads() { return 32; }
+};
+
+// The `each_tile` of a reader that has nothing to do between tiles.
+struct NoStep {
+  __device__ void operator()() const {}
+};
+
+// Visits the ragged ends of the row, fewer than a vector each, `end` being that of the vectors: head in the
+// lower half of a warp's lanes, tail in the upper. By one warp.
+template <class Bits, class Probe, class Visit>
+__device__ void visit_ends(const Bits* row, const RowShape<Bits>& shape, int64_t end, Probe&& probe,
+                           Visit&& visit) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool in_head = lane < 16;
+  const int64_t at = in_head ? lane : end + (lane - 16);
+  const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
+  const Single<Bits> single{valid ? row[at] : Bits{}};
+  const bool chosen = probe(single, at, valid) != 0;
+  visit(single.element, at, chosen);
+}
+
+// Visits the elements of row[0, cols) that belong to this team, one of `parts` that share the row, the row's
+// ends only with kEnds. Tiles of kUnroll vectors a thread go to the parts in turn, so that a
+// crowded region is shared by all.
 //
 //   wanted(first, last) says whether a tile of the elements [first, last) need be read.
 //   probe(elements, index, valid) sees every element once, in a Vector or a Single, with the index of the
@@ -163,20 +193,21 @@ __device__ void prefetch_tiles(const Bits* row, int64_t cols, int part, int part
 //     `valid` is false where a lane has none.
 //   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
 //     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
-template <Reading kReading, class Bits, class Wanted, class Probe, class Visit>
-__device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
-                          Visit&& visit) {
+//   each_tile() is called by whole warps before each tile is looked at.
+template <Reading kReading, class Team, bool kEnds, class Bits, class Wanted, class Probe, class Visit,
+          class EachTile>
+__device__ void visit_tiles(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted,
+                            Probe&& probe, Visit&& visit, EachTile&& each_tile) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   static_assert(kVectors * kElements <= 32, "a bit of `chosen` for each element");
   const RowShape<Bits> shape(row, cols);
-  const int threads = static_cast<int>(blockDim.x);
-  const int distance = threads * kElements;  // from one of a thread's vectors to the next
+  const int distance = Team::threads() * kElements;  // from one of a thread's vectors to the next
   const int64_t tile_elements = int64_t{distance} * kVectors;
   const int64_t end = cols - shape.tail;  // of the whole vectors
   const int64_t tiles = (end - shape.head + tile_elements - 1) / tile_elements;
   const auto begin_of = [&](int64_t tile) {
-    return shape.head + tile * tile_elements + static_cast<int>(threadIdx.x) * kElements;
+    return shape.head + tile * tile_elements + Team::thread() * kElements;
   };
   const auto load = [&](int64_t tile, Vector<Bits>(&into)[kVectors]) {
     const Bits* const source = row + begin_of(tile);
@@ -219,6 +250,7 @@ __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wa
     } else {
       load(current, loaded);
     }
+    each_tile();
     const int64_t begin = begin_of(current);
     uint32_t chosen = 0;
     if (current < tiles - 1) {
@@ -239,17 +271,18 @@ __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wa
     }
   }
 
-  // The ragged ends, fewer than a vector each, by the first warp of one block: head in the lower half of
-  // its lanes, tail in the upper.
-  if (part == 0 && threadIdx.x < 32 && shape.head + shape.tail > 0) {
-    const int lane = static_cast<int>(threadIdx.x);
-    const bool in_head = lane < 16;
-    const int64_t at = in_head ? lane : end + (lane - 16);
-    const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
-    const Single<Bits> single{valid ? row[at] : Bits{}};
-    const bool chosen = probe(single, at, valid) != 0;
-    visit(single.element, at, chosen);
+  if constexpr (kEnds) {
+    if (part == 0 && Team::thread() < 32 && shape.head + shape.tail > 0) {
+      visit_ends(row, shape, end, probe, visit);
+    }
   }
+}
+
+// The same by a block, for which nothing happens between tiles.
+template <Reading kReading, class Bits, class Wanted, class Probe, class Visit>
+__device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
+                          Visit&& visit) {
+  visit_tiles<kReading, BlockTeam, /*kEnds=*/true>(row, cols, part, parts, wanted, probe, visit, NoStep{});
 }
 
 // The same for candidates that were stored with their indices, `count` of them: probe(bits, index, valid)
