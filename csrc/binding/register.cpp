@@ -1,5 +1,6 @@
-// Every operator of the namespace, in one place. Kernels are registered by topk_cpu.cpp and topk_cuda.cpp;
-// fakes, autograd and vmap in torch_topk/ops.py, where the stable ABI has no way to.
+// Every operator of the namespace, in one place. Kernels are registered by the files of a device,
+// topk_cpu.cpp and so on; fakes, autograd and vmap in torch_topk/ops.py and rerank.py, where the stable ABI
+// has no way to.
 
 #include <torch/csrc/stable/library.h>
 
@@ -36,6 +37,11 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "topk.out(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
       "magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0, Tensor(a!) values, Tensor(b!) indices) -> ()");
+
+  // Distances from each query to its candidates, and the k best. `metric`: 0 l2, 1 inner product, 2 cosine.
+  m.def(
+      "rerank(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> "
+      "(Tensor distances, Tensor ids)");
 
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <variant>
 
 #include "core/problem.h"
+#include "core/rerank_problem.h"
 #include "cuda/air.h"
 #include "cuda/air_block.h"
+#include "cuda/rerank.h"
 
 namespace gputopk::cuda {
 
@@ -48,5 +51,17 @@ Plan make_air_study(const Problem& problem, const Device& device, const AirStudy
 
 // The plan in one line, "air: ...".
 void describe(const Plan& plan, char* text, size_t text_bytes);
+
+struct RerankPlan {
+  RerankProblem problem;
+  Device device;
+  rerank::Config config;
+  std::optional<Plan> selection;  // of stored keys
+};
+
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device);
+
+// "rerank: ..."
+void describe(const RerankPlan& plan, char* text, size_t text_bytes);
 
 }  // namespace gputopk::cuda

@@ -1,0 +1,19 @@
+// Reranking on the CPU: queries over threads, O(k) memory a thread, each vector read once.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/rerank_problem.h"
+#include "cpu/topk_cpu.h"
+
+namespace gputopk::cpu {
+
+// Bytes of workspace for `rerank` on up to `threads` threads.
+size_t rerank_workspace_bytes(const RerankProblem& problem, int threads);
+
+// Fills buffers.distances and buffers.ids. Does not throw or allocate.
+void rerank(const RerankProblem& problem, const RerankBuffers& buffers, int threads,
+            ParallelFor parallel_for);
+
+}  // namespace gputopk::cpu
