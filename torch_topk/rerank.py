@@ -40,17 +40,18 @@ def rerank(
     k: int,
     metric: Metric | str | int = Metric.l2,
 ) -> Reranked:
-    """The ``k`` best of each query's candidates by exact distance, best first: the last step of an approximate
-    nearest-neighbour search.
+    """The ``k`` best of each query's candidates by exact distance, best first: the last step of an
+    approximate nearest-neighbour search.
 
-    A distance is selected as soon as it is computed. Beyond the outputs, memory is at most 4 bytes a candidate
-    and what a top-k of those takes, and on CUDA none at all for k <= 256 and queries enough to fill the GPU;
-    no tensor of queries x candidates x elements exists, and each candidate's vector is read once.
+    A distance is selected as soon as it is computed: no tensor of queries x candidates x elements exists, and
+    each candidate's vector is read once. Beyond the outputs, the CPU needs O(k + d) bytes a thread, and CUDA
+    none for k <= 256 and queries enough to fill the GPU; else 4 bytes a candidate and what a top-k of those
+    takes.
 
     Args:
         queries: [q, d], float32, float16 or bfloat16.
-        vectors: [n, d], of the same dtype, on the same device. Rows of queries and vectors may lie any distance
-            apart; a tensor whose rows are not dense is copied.
+        vectors: [n, d], of the same dtype, on the same device. Rows of queries and vectors may lie any
+            distance apart; a tensor whose rows are not dense is copied.
         candidate_ids: [q, c], int32 or int64, c < 2**31: which rows of ``vectors`` to look at. An id outside
             [0, n), such as -1, is a missing candidate: so rows of different lengths are padded, anywhere.
             A repeated id is as many candidates.
@@ -87,12 +88,17 @@ def rerank(
     for name, tensor in zip(("queries", "vectors", "candidate_ids"), tensors, strict=True):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"rerank(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
-    if not isinstance(k, torch.SymInt):
-        if isinstance(k, (bool, Tensor)) or not hasattr(k, "__index__"):
-            raise TypeError(f"rerank(): argument 'k' must be int, not {type(k).__name__}")
-        k = operator.index(k)
+    if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt)):
+        k = _index(k)
     number = _metric_number(metric)
     return Reranked(*_call(torch.ops.gputopk.rerank, queries, vectors, candidate_ids, k, number))
+
+
+def _index(k: Any) -> int:
+    """NumPy's integers are integers; tensors would have to be read."""
+    if isinstance(k, (bool, Tensor)) or not hasattr(k, "__index__"):
+        raise TypeError(f"rerank(): argument 'k' must be int, not {type(k).__name__}")
+    return operator.index(k)
 
 
 def _metric_number(metric: Metric | str | int) -> int:
@@ -145,9 +151,7 @@ def _(queries, vectors, candidate_ids, k, metric=0):
         f"candidate_ids must be int32 or int64, not {_name(candidate_ids.dtype)}",
     )
     (rows, dims), candidates = queries.shape, candidate_ids.size(1)
-    _check(
-        vectors.size(1) == dims, f"queries have {dims} elements each, but vectors have {vectors.size(1)}"
-    )
+    _check(vectors.size(1) == dims, f"queries have {dims} elements each, but vectors have {vectors.size(1)}")
     _check(
         candidate_ids.size(0) == rows,
         f"there are {rows} queries, but candidate_ids has {candidate_ids.size(0)} rows",

@@ -2,7 +2,7 @@
 // The selection is score_selection.cuh's (SC '23, section 4); the distances are its functor.
 //
 //   1. A warp takes 32 candidates at a time, an id a lane.
-//   2. A group of lanes that a vector fills, 8 to 32, reads the vectors of as many candidates one after the
+//   2. A group of lanes that a vector fills, 16 or 32, reads the vectors of as many candidates one after the
 //      other, 16 bytes a lane, eight of them in flight: the gather is what costs. Each lane keeps its part of
 //      each candidate's sum, in float32, while the vector's slices go by.
 //   3. The parts are added up and handed out in one: in each step a lane gives half of its sums to the lane
@@ -355,7 +355,6 @@ ErrorCode visit_reader(const RerankProblem& problem, const RerankBuffers& buffer
       return visitor(type, std::integral_constant<int, 32>{}, std::false_type{});
     }
     const int64_t words = problem.dims * sizeof(Storage) / kWordBytes;
-    if (words <= 8) return visitor(type, std::integral_constant<int, 8>{}, std::true_type{});
     if (words <= 16) return visitor(type, std::integral_constant<int, 16>{}, std::true_type{});
     return visitor(type, std::integral_constant<int, 32>{}, std::true_type{});
   };

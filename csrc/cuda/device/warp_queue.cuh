@@ -207,15 +207,15 @@ class WarpQueue : public WarpList<Entry, kItems> {
   // `shared` is kSharedBytes of this warp's own, 16-byte aligned.
   __device__ __forceinline__ WarpQueue(void* shared, int k) : List(k), queue_(static_cast<Entry*>(shared)) {}
 
-  // Takes the entries of the lanes that say so, if they are above the threshold.
-  __device__ __forceinline__ void push(bool take, Entry entry) {
+  // Takes the entries of the lanes that say so, if they are above the threshold. True if the list changed.
+  __device__ __forceinline__ bool push(bool take, Entry entry) {
     take = take && entry > this->threshold();
     const unsigned takers = __ballot_sync(~0u, take);
-    if (takers == 0) return;
+    if (takers == 0) return false;
     const int place = count_ + __popc(takers & this->lanes_below());
     if (take && place < kQueue) queue_[place] = entry;
     count_ += __popc(takers);
-    if (count_ < kQueue) return;
+    if (count_ < kQueue) return false;
     count_ = kQueue;
     flush();
     // The second step: those that found no place, if they still matter.
@@ -223,6 +223,15 @@ class WarpQueue : public WarpList<Entry, kItems> {
     const unsigned rest = __ballot_sync(~0u, take);
     if (take) queue_[__popc(rest & this->lanes_below())] = entry;
     count_ = __popc(rest);
+    return true;
+  }
+
+  // The same while nothing has been pushed, and for fewer than 32 takers: short, as nothing can be full.
+  __device__ __forceinline__ void push_first(bool take, Entry entry) {
+    take = take && entry > this->threshold();
+    const unsigned takers = __ballot_sync(~0u, take);
+    if (take) queue_[__popc(takers & this->lanes_below())] = entry;
+    count_ = __popc(takers);
   }
 
   // What is queued goes into the list.
@@ -258,7 +267,7 @@ class ThreadQueues : public WarpList<Entry, kItems> {
 
   __device__ __forceinline__ ThreadQueues(void*, int k) : List(k) {}
 
-  __device__ __forceinline__ void push(bool take, Entry entry) {
+  __device__ __forceinline__ bool push(bool take, Entry entry) {
     take = take && entry > this->threshold();
     if (take) {
 #pragma unroll
@@ -266,7 +275,15 @@ class ThreadQueues : public WarpList<Entry, kItems> {
       queue_[0] = entry;
       ++count_;
     }
-    if (__any_sync(~0u, count_ == kSlots)) flush();
+    if (!__any_sync(~0u, count_ == kSlots)) return false;
+    flush();
+    return true;
+  }
+
+  __device__ __forceinline__ void push_first(bool take, Entry entry) {
+    if (!take || entry <= this->threshold()) return;
+    queue_[0] = entry;
+    count_ = 1;
   }
 
   __device__ __forceinline__ void flush() {
