@@ -6,6 +6,7 @@
 
 #include "binding/canonical.h"
 #include "binding/check.h"
+#include "binding/rerank.h"
 #include "cuda/plan.h"
 
 namespace gputopk::binding {
@@ -24,7 +25,14 @@ std::string describe(const Request& request) {
   return text;
 }
 
+std::string describe_rerank(const RerankProblem& problem, const Tensor&) {
+  char text[1024];
+  cuda::describe(cuda::make_rerank_plan(problem, cuda::Device{}), text, sizeof(text));
+  return text;
+}
+
 constexpr Backend kMeta{check_algorithm, nullptr, describe};
+constexpr RerankBackend kMetaRerank{nullptr, describe_rerank};
 
 }  // namespace
 }  // namespace gputopk::binding
@@ -42,6 +50,7 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   m.def(
       "rerank(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> "
       "(Tensor distances, Tensor ids)");
+  m.def("_rerank_plan(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> str");
 
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(
@@ -59,4 +68,5 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, Meta, m) {
   m.impl("_plan", TORCH_BOX(&gputopk::binding::boxed_plan<gputopk::binding::kMeta>));
+  m.impl("_rerank_plan", TORCH_BOX(&gputopk::binding::boxed_rerank_plan<gputopk::binding::kMetaRerank>));
 }

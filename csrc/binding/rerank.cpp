@@ -26,8 +26,8 @@ int64_t make_rows(Tensor& tensor) {
 }
 
 // Throws before anything is launched or allocated.
-RerankProblem check_request(const Tensor& queries, const Tensor& vectors, const Tensor& candidate_ids,
-                            int64_t k, int64_t metric) {
+RerankProblem check_request(const RerankArguments& arguments) {
+  const auto& [queries, vectors, candidate_ids, k, metric] = arguments;
   check_form(queries, "queries", queries);
   check_form(vectors, "vectors", queries);
   check_form(candidate_ids, "candidate_ids", queries);
@@ -65,9 +65,9 @@ RerankProblem check_request(const Tensor& queries, const Tensor& vectors, const 
 
 }  // namespace
 
-std::tuple<Tensor, Tensor> rerank(const Tensor& queries, const Tensor& vectors, const Tensor& candidate_ids,
-                                  int64_t k, int64_t metric, RunRerank run) {
-  RerankProblem problem = check_request(queries, vectors, candidate_ids, k, metric);
+std::tuple<Tensor, Tensor> rerank(const RerankArguments& arguments, const RerankBackend& backend) {
+  RerankProblem problem = check_request(arguments);
+  const auto& [queries, vectors, candidate_ids, k, metric] = arguments;
   const Tensor distances = new_empty({problem.queries, k}, ScalarType::Float, queries, kRerank);
   const Tensor ids = new_empty({problem.queries, k}, candidate_ids.scalar_type(), queries, kRerank);
   if (problem.queries == 0 || k == 0) return {distances, ids};
@@ -82,8 +82,14 @@ std::tuple<Tensor, Tensor> rerank(const Tensor& queries, const Tensor& vectors, 
   buffers.candidate_ids = id_rows.const_data_ptr();
   buffers.distances = static_cast<float*>(distances.mutable_data_ptr());
   buffers.ids = ids.mutable_data_ptr();
-  run(problem, buffers, queries);
+  backend.run(problem, buffers, queries);
   return {distances, ids};
+}
+
+std::string rerank_plan(const RerankArguments& arguments, const RerankBackend& backend) {
+  const RerankProblem problem = check_request(arguments);
+  if (problem.queries == 0 || problem.k == 0) return "none: the outputs are empty";
+  return backend.describe(problem, arguments.queries);
 }
 
 }  // namespace gputopk::binding

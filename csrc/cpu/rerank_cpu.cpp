@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 
 #include "cpu/level.h"
 #include "cpu/rerank_queries.h"
@@ -89,6 +90,12 @@ void rerank(const RerankProblem& problem, const RerankBuffers& buffers, int thre
     for (int64_t i = begin; i < end; ++i) take_queries(*static_cast<Call*>(context), i);
   };
   parallel_for(0, plan.workers, 1, body, &call);
+}
+
+const char* describe_rerank(const RerankProblem& problem, int threads, char* text, size_t text_bytes) {
+  std::snprintf(text, text_bytes, "cpu: queries over %lld workers, %s vectors",
+                static_cast<long long>(make_plan(problem, threads).workers), level_name(detect_level()));
+  return text;
 }
 
 }  // namespace gputopk::cpu

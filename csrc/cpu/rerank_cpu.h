@@ -16,4 +16,7 @@ size_t rerank_workspace_bytes(const RerankProblem& problem, int threads);
 void rerank(const RerankProblem& problem, const RerankBuffers& buffers, int threads,
             ParallelFor parallel_for);
 
+// The plan in one line: threads, vector width.
+const char* describe_rerank(const RerankProblem& problem, int threads, char* text, size_t text_bytes);
+
 }  // namespace gputopk::cpu

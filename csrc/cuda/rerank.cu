@@ -165,18 +165,20 @@ class CandidateScores {
       inverse_query_ = inverse_length(squares);
     }
     load_query(0);
-    find_row(first + lane());
+    ask_id(first + lane());
   }
 
   // By whole warps; see score_selection.cuh.
   __device__ uint32_t operator()(int64_t position) {
-    const bool present = next_present_;
-    const Storage* const row = next_row_;
-    find_row(position + step_);  // under way while these are computed
+    const RerankProblem& problem = params_.problem;
+    // As unsigned, negative ids are too large as well.
+    const bool present = static_cast<uint64_t>(next_id_) < static_cast<uint64_t>(problem.vectors);
+    const Storage* const row = params_.vectors + (present ? next_id_ * problem.vector_stride : 0);
+    ask_id(position + step_);  // under way while these are computed
     const unsigned all_present = __ballot_sync(~0u, present);
     if (all_present == 0) return kMissingKey;
     const float distance = distance_to(row, all_present);
-    return present ? distance_key(params_.problem.metric, __float_as_uint(distance)) : kMissingKey;
+    return present ? distance_key(problem.metric, __float_as_uint(distance)) : kMissingKey;
   }
 
  private:
@@ -190,15 +192,8 @@ class CandidateScores {
     for (int i = 0; i < kElements; ++i) query_part_[i] = piece[i];
   }
 
-  // Where the candidate's vector is; as unsigned, negative ids are too large as well.
-  __device__ void find_row(int64_t position) {
-    const RerankProblem& problem = params_.problem;
-    next_present_ = false;
-    next_row_ = params_.vectors;
-    if (position >= problem.candidates) return;
-    const int64_t id = params_.id_at(query_, position);
-    next_present_ = static_cast<uint64_t>(id) < static_cast<uint64_t>(problem.vectors);
-    if (next_present_) next_row_ += id * problem.vector_stride;
+  __device__ void ask_id(int64_t position) {
+    next_id_ = position < params_.problem.candidates ? params_.id_at(query_, position) : -1;
   }
 
   // Of each lane's own candidate; of no meaning where it is missing.
@@ -276,8 +271,7 @@ class CandidateScores {
   int64_t slices_;
   float query_part_[kElements];  // this lane's slice of the query: the only one, or the one last loaded
   float inverse_query_ = 1;      // of the query's length, for cosine
-  const Storage* next_row_;      // of the candidate at the position that is next
-  bool next_present_;
+  int64_t next_id_;              // of the candidate at the position that is next
 };
 
 // A block a query.
