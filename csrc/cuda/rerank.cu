@@ -158,7 +158,7 @@ class CandidateScores {
       for (int64_t slice = 0; slice < slices_; ++slice) {
         load_query(slice);
 #pragma unroll
-        for (int i = 0; i < kElements; ++i) squares += query_part_[i] * query_part_[i];
+        for (int i = 0; i < kElements; ++i) squares = fmaf(query_part_[i], query_part_[i], squares);
       }
 #pragma unroll
       for (int step = kLanes / 2; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
