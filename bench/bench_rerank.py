@@ -5,8 +5,9 @@
 
 Every figure is a ratio to something timed in the same run: "x torch", the time of the fastest of PyTorch's
 formulations over ours, and "x floor", our time over that of a kernel that reads as many bytes as the
-candidates' vectors have, one after the other (from the cache, where they fit there). The formulations, in eager mode, all write q x c x d gathered
-elements first; where one uses the vectors' norms, those are computed beforehand and not timed:
+candidates' vectors have, one after the other (from the cache, where they fit there). The formulations, in
+eager mode, all write q x c x d gathered elements first; where one uses the vectors' norms, those are computed
+beforehand and not timed:
 
     subtract    ((gathered - queries) ** 2).sum(-1)                      l2
     bmm         products by torch.bmm, then norms added or divided by    all metrics
