@@ -19,10 +19,12 @@ struct RerankScratch {
 constexpr int64_t kRerankStrip = 64;
 
 // Candidates held before the losers among them are dropped.
-constexpr int64_t rerank_limit(int64_t k) { return 2 * k + kRerankStrip; }
+GPUTOPK_HOST_DEVICE constexpr int64_t rerank_limit(int64_t k) { return 2 * k + kRerankStrip; }
 
 // A strip may arrive when one candidate is missing, and appending it writes a vector too far.
-constexpr int64_t rerank_capacity(int64_t k) { return rerank_limit(k) + kRerankStrip + 8; }
+GPUTOPK_HOST_DEVICE constexpr int64_t rerank_capacity(int64_t k) {
+  return rerank_limit(k) + kRerankStrip + 8;
+}
 
 constexpr int64_t kRerankSpareDims = 16;  // to the end of a vector
 

@@ -29,7 +29,7 @@ namespace {
 
 constexpr int kInFlight = tuning::kRerankVectorsInFlight;
 constexpr int kWordBytes = 16;
-static_assert(kInFlight == 8, "groups of 8 lanes and more have whole batches");
+static_assert(kInFlight == 8, "a group has whole batches, and 8 values take three steps of add_up");
 
 // An element as it lies in memory, and as a number: `part` is its place in a word of 32 bits.
 struct Float32 {
