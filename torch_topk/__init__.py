@@ -1,11 +1,13 @@
 """Exact top-k for PyTorch, close to the speed of reading the input once.
 
 ``torch_topk.topk`` takes the place of ``torch.topk``; the operator itself is ``torch.ops.gputopk.topk``.
+``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search.
 Importing this package loads the libraries that register it.
 """
 
 from ._libraries import has_cuda
 from ._version import __version__
 from .ops import Algorithm, topk
+from .rerank import Metric, rerank
 
-__all__ = ["Algorithm", "__version__", "has_cuda", "topk"]
+__all__ = ["Algorithm", "Metric", "__version__", "has_cuda", "rerank", "topk"]

@@ -15,28 +15,7 @@ extern "C" __attribute__((weak)) const char* torch_exception_get_what_without_ba
 namespace gputopk::binding {
 namespace {
 
-constexpr const char* kOp = "gputopk::topk: ";
-
-std::optional<DType> dtype_of(ScalarType type) {
-  switch (type) {
-    case ScalarType::Bool: return DType::kBool;
-    case ScalarType::Byte: return DType::kUInt8;
-    case ScalarType::Char: return DType::kInt8;
-    case ScalarType::UInt16: return DType::kUInt16;
-    case ScalarType::Short: return DType::kInt16;
-    case ScalarType::UInt32: return DType::kUInt32;
-    case ScalarType::Int: return DType::kInt32;
-    case ScalarType::UInt64: return DType::kUInt64;
-    case ScalarType::Long: return DType::kInt64;
-    case ScalarType::Float8_e4m3fn: return DType::kFloat8E4M3;
-    case ScalarType::Float8_e5m2: return DType::kFloat8E5M2;
-    case ScalarType::Half: return DType::kFloat16;
-    case ScalarType::BFloat16: return DType::kBFloat16;
-    case ScalarType::Float: return DType::kFloat32;
-    case ScalarType::Double: return DType::kFloat64;
-    default: return std::nullopt;
-  }
-}
+constexpr const char* kOp = kTopk;
 
 bool is_complex(ScalarType type) {
   return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
@@ -69,20 +48,6 @@ std::string text(const std::vector<int64_t>& sizes) {
   return "[" + list + "]";
 }
 
-std::string text(const torch::stable::Device& device) {
-  const torch::headeronly::DeviceType type = device.type();
-  std::string name = "device type " + std::to_string(static_cast<int>(type));
-  if (type == torch::headeronly::kCPU) name = "cpu";
-  if (type == torch::headeronly::kCUDA) name = "cuda";
-  if (type == torch::headeronly::kMeta) name = "meta";
-  return device.index() < 0 || type == torch::headeronly::kCPU ? name
-                                                               : name + ":" + std::to_string(device.index());
-}
-
-std::vector<int64_t> to_vector(torch::headeronly::IntHeaderOnlyArrayRef array) {
-  return {array.begin(), array.end()};
-}
-
 // The distance between rows, if all dimensions but the last can be walked with one, and the last is dense.
 std::optional<int64_t> row_stride(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
   const size_t last = sizes.size() - 1;
@@ -106,10 +71,10 @@ Tensor with_dim_last(const Tensor& tensor, int64_t dim) {
 }
 
 // A shim's error code tells no type: torch_topk.topk makes torch.OutOfMemoryError of these words.
-void refuse_allocation(int64_t bytes, const torch::stable::Device& device) {
+void refuse_allocation(int64_t bytes, const torch::stable::Device& device, const char* op) {
   const bool known = torch_exception_get_what_without_backtrace != nullptr;
-  check(false, kOp, "cannot allocate ", bytes, " bytes on ", text(device), known ? ": " : " (out of memory?)",
-        known ? torch_exception_get_what_without_backtrace() : "");
+  check(false, op, "cannot allocate ", bytes, " bytes on ", device_name(device),
+        known ? ": " : " (out of memory?)", known ? torch_exception_get_what_without_backtrace() : "");
 }
 
 const pid_t loaded_by = getpid();
@@ -130,13 +95,6 @@ void copy(Tensor to, Tensor from) {
   copy(torch::stable::narrow(to, dim, half, rest), torch::stable::narrow(from, dim, half, rest));
 }
 
-// Like torch::stable::contiguous, but with new_empty's error where memory runs out.
-Tensor dense_copy(const Tensor& tensor) {
-  Tensor dense = new_empty(to_vector(tensor.sizes()), tensor.scalar_type(), tensor);
-  copy(dense, tensor);
-  return dense;
-}
-
 // A dense result whose selected dimension is last, in the caller's shape.
 Tensor restore(const Tensor& result, int64_t dim) {
   if (result.dim() == 0 || dim == result.dim() - 1) return result;
@@ -150,8 +108,8 @@ void check_out_kind(const Tensor& out, ScalarType dtype, const Tensor& self, con
   check(out.scalar_type() == dtype, kOp, "Expected out tensor to have dtype ", legacy_name(dtype),
         ", but got ", legacy_name(out.scalar_type()), " instead (", name, ")");
   if (out.device() == self.device()) return;
-  check(false, kOp, "Expected out tensor to have device ", text(self.device()), ", but got ",
-        text(out.device()), " instead (", name, ")");
+  check(false, kOp, "Expected out tensor to have device ", device_name(self.device()), ", but got ",
+        device_name(out.device()), " instead (", name, ")");
 }
 
 void check_out_shape(const Tensor& out, const std::vector<int64_t>& sizes, const char* name) {
@@ -188,6 +146,41 @@ void check_outs(const Tensor& self, const Request& request, const std::vector<in
 }
 
 }  // namespace
+
+std::optional<DType> dtype_of(ScalarType type) {
+  switch (type) {
+    case ScalarType::Bool: return DType::kBool;
+    case ScalarType::Byte: return DType::kUInt8;
+    case ScalarType::Char: return DType::kInt8;
+    case ScalarType::UInt16: return DType::kUInt16;
+    case ScalarType::Short: return DType::kInt16;
+    case ScalarType::UInt32: return DType::kUInt32;
+    case ScalarType::Int: return DType::kInt32;
+    case ScalarType::UInt64: return DType::kUInt64;
+    case ScalarType::Long: return DType::kInt64;
+    case ScalarType::Float8_e4m3fn: return DType::kFloat8E4M3;
+    case ScalarType::Float8_e5m2: return DType::kFloat8E5M2;
+    case ScalarType::Half: return DType::kFloat16;
+    case ScalarType::BFloat16: return DType::kBFloat16;
+    case ScalarType::Float: return DType::kFloat32;
+    case ScalarType::Double: return DType::kFloat64;
+    default: return std::nullopt;
+  }
+}
+
+std::string device_name(const torch::stable::Device& device) {
+  const torch::headeronly::DeviceType type = device.type();
+  std::string name = "device type " + std::to_string(static_cast<int>(type));
+  if (type == torch::headeronly::kCPU) name = "cpu";
+  if (type == torch::headeronly::kCUDA) name = "cuda";
+  if (type == torch::headeronly::kMeta) name = "meta";
+  return device.index() < 0 || type == torch::headeronly::kCPU ? name
+                                                               : name + ":" + std::to_string(device.index());
+}
+
+std::vector<int64_t> to_vector(torch::headeronly::IntHeaderOnlyArrayRef array) {
+  return {array.begin(), array.end()};
+}
 
 bool in_forked_child() { return getpid() != loaded_by; }
 
@@ -249,7 +242,7 @@ void gather_rows(Request& request) {
   request.scattered = false;
 }
 
-Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like) {
+Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op) {
   std::vector<int64_t> strides(sizes.size());
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
@@ -264,8 +257,14 @@ Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tens
   const AOTITorchError error =
       aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), shim_dtype,
                                device_type, device_index, &handle);
-  if (error != TORCH_SUCCESS) refuse_allocation(stride * dtype_bytes(*dtype_of(dtype)), like.device());
+  if (error != TORCH_SUCCESS) refuse_allocation(stride * dtype_bytes(*dtype_of(dtype)), like.device(), op);
   return Tensor(handle);
+}
+
+Tensor dense_copy(const Tensor& tensor, const char* op) {
+  Tensor dense = new_empty(to_vector(tensor.sizes()), tensor.scalar_type(), tensor, op);
+  copy(dense, tensor);
+  return dense;
 }
 
 std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, const Backend& backend) {

@@ -15,6 +15,9 @@ namespace gputopk::binding {
 using torch::headeronly::ScalarType;
 using torch::stable::Tensor;
 
+// What gputopk::topk's errors begin with.
+inline constexpr const char* kTopk = "gputopk::topk: ";
+
 // The arguments of gputopk::topk behind `self`, as its schema has them.
 struct Arguments {
   int64_t k;
@@ -50,7 +53,19 @@ void gather_rows(Request& request);
 // for them for ever.
 bool in_forked_child();
 
-Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like);
+// `op` opens the error where memory runs out.
+Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like,
+                 const char* op = kTopk);
+
+// Like torch::stable::contiguous, but with new_empty's error where memory runs out.
+Tensor dense_copy(const Tensor& tensor, const char* op = kTopk);
+
+std::vector<int64_t> to_vector(torch::headeronly::IntHeaderOnlyArrayRef array);
+
+std::optional<DType> dtype_of(ScalarType type);
+
+// "cuda:0", as torch prints it.
+std::string device_name(const torch::stable::Device& device);
 
 // A device's part.
 struct Backend {

@@ -1,10 +1,12 @@
-// Every operator of the namespace, in one place. Kernels are registered by topk_cpu.cpp and topk_cuda.cpp;
-// fakes, autograd and vmap in torch_topk/ops.py, where the stable ABI has no way to.
+// Every operator of the namespace, in one place. Kernels are registered by the files of a device,
+// topk_cpu.cpp and so on; fakes, autograd and vmap in torch_topk/ops.py and rerank.py, where the stable ABI
+// has no way to.
 
 #include <torch/csrc/stable/library.h>
 
 #include "binding/canonical.h"
 #include "binding/check.h"
+#include "binding/rerank.h"
 #include "cuda/plan.h"
 
 namespace gputopk::binding {
@@ -23,7 +25,14 @@ std::string describe(const Request& request) {
   return text;
 }
 
+std::string describe_rerank(const RerankProblem& problem, const Tensor&) {
+  char text[1024];
+  cuda::describe(cuda::make_rerank_plan(problem, cuda::Device{}), text, sizeof(text));
+  return text;
+}
+
 constexpr Backend kMeta{check_algorithm, nullptr, describe};
+constexpr RerankBackend kMetaRerank{nullptr, describe_rerank};
 
 }  // namespace
 }  // namespace gputopk::binding
@@ -36,6 +45,12 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "topk.out(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
       "magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0, Tensor(a!) values, Tensor(b!) indices) -> ()");
+
+  // Distances from each query to its candidates, and the k best. `metric`: 0 l2, 1 inner product, 2 cosine.
+  m.def(
+      "rerank(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> "
+      "(Tensor distances, Tensor ids)");
+  m.def("_rerank_plan(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> str");
 
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(
@@ -63,4 +78,5 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, Meta, m) {
   m.impl("_plan", TORCH_BOX(&gputopk::binding::boxed_plan<gputopk::binding::kMeta>));
+  m.impl("_rerank_plan", TORCH_BOX(&gputopk::binding::boxed_rerank_plan<gputopk::binding::kMetaRerank>));
 }

@@ -7,46 +7,13 @@
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
-#include <array>
-#include <mutex>
 
 #include "binding/canonical.h"
 #include "binding/check.h"
+#include "binding/cuda_device.h"
 
 namespace gputopk::binding {
 namespace {
-
-int attribute_of(int32_t index, cudaDeviceAttr attribute) {
-  int value = 0;
-  const cudaError_t error = cudaDeviceGetAttribute(&value, attribute, index);
-  if (error != cudaSuccess) cudaGetLastError();  // not left for the next call to find
-  check(error == cudaSuccess, "gputopk::topk: CUDA device ", index, ": ", cudaGetErrorString(error));
-  return value;
-}
-
-// Asked of the driver once a device: the answers never change.
-cuda::Device device_of(int32_t index) {
-  struct Known {
-    std::once_flag asked;
-    cuda::Device device;
-  };
-  static std::array<Known, 64> known;
-  const auto ask = [index] {
-    return cuda::Device{attribute_of(index, cudaDevAttrMultiProcessorCount),
-                        10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) +
-                            attribute_of(index, cudaDevAttrComputeCapabilityMinor),
-                        attribute_of(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)};
-  };
-  if (index < 0 || index >= static_cast<int32_t>(known.size())) return ask();
-  std::call_once(known[index].asked, [&] { known[index].device = ask(); });
-  return known[index].device;
-}
-
-cuda::Stream current_stream(int32_t device_index) {
-  void* stream = nullptr;
-  TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
-  return static_cast<cuda::Stream>(stream);
-}
 
 void check_launch(cuda::ErrorCode error, const cuda::Plan& plan) {
   if (error == 0) return;

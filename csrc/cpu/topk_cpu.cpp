@@ -12,12 +12,11 @@
 #include <cstring>
 
 #include "core/key_order.h"
+#include "cpu/level.h"
 #include "cpu/select_rows.h"
 
 namespace gputopk::cpu {
 namespace {
-
-enum class Level { kBaseline, kAvx2, kAvx512 };
 
 // Work below which another thread costs more to wake than it saves, in elements read: about 10 us.
 constexpr int64_t kMinWorkPerWorker = 32768;
@@ -35,26 +34,6 @@ constexpr int64_t kMinPiecePerWinner = 4;
 constexpr int64_t kKeptKeysPerWinner = 6;
 
 constexpr size_t kAlignment = 64;
-
-// The levels that CMakeLists.txt compiles, and the instruction sets that it gives them.
-Level detect_level() {
-#ifdef __x86_64__
-  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-                    __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("popcnt");
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  if (avx2) return avx512 ? Level::kAvx512 : Level::kAvx2;
-#endif
-  return Level::kBaseline;
-}
-
-const char* level_name(Level level) {
-  switch (level) {
-    case Level::kAvx512: return "avx512";
-    case Level::kAvx2: return "avx2";
-    default: return "baseline";
-  }
-}
 
 template <class Order>
 Kernel<Order> kernel_for(Level level, bool wide) {

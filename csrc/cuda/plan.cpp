@@ -414,4 +414,51 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
                 problem.magnitude ? " by magnitude" : "", plan.device.sm_count);
 }
 
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) {
+  RerankPlan plan{problem, device, {}, std::nullopt};
+  const int64_t tiles = divide_up(problem.candidates, 32);
+  const bool few_queries = problem.queries < device.sm_count;
+  const bool fills_gpu = !few_queries || problem.candidates <= tuning::kRerankFewQueriesCandidates;
+  if (problem.k <= tuning::kRerankMaxListK && fills_gpu) {
+    plan.config.list_items = problem.k <= 32 ? 1 : problem.k <= 128 ? 4 : 8;
+    const int64_t tiles_per_warp = few_queries ? 1 : tuning::kRerankTilesPerWarp;
+    plan.config.warps =
+        static_cast<int>(std::clamp<int64_t>(divide_up(tiles, tiles_per_warp), 1, tuning::kRerankMaxWarps));
+    plan.config.blocks_per_query = 1;
+    return plan;
+  }
+  plan.config.list_items = 0;
+  plan.config.warps = static_cast<int>(std::min<int64_t>(tiles, tuning::kRerankMaxWarps));
+  const int64_t resident = int64_t{device.sm_count} * tuning::kRerankStoringBlocksPerSm;
+  plan.config.blocks_per_query =
+      std::min(divide_up(resident, problem.queries), divide_up(tiles, plan.config.warps));
+  Problem selection;
+  selection.dtype = DType::kUInt32;
+  selection.rows = problem.queries;
+  selection.cols = problem.candidates;
+  selection.row_stride = problem.candidates;
+  selection.k = problem.k;
+  selection.wide_indices = false;
+  plan.selection = make_plan(selection, device, Algorithm::kAuto);
+  return plan;
+}
+
+void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
+  const RerankProblem& problem = plan.problem;
+  const rerank::Config& config = plan.config;
+  char form[512];
+  if (plan.selection) {
+    const int length = std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, then ",
+                                     static_cast<long long>(config.blocks_per_query));
+    describe(*plan.selection, form + length, sizeof(form) - length);
+  } else {
+    std::snprintf(form, sizeof(form), "lists of %d, %d warps a query", 32 * config.list_items, config.warps);
+  }
+  std::snprintf(text, text_bytes,
+                "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s; %d SMs", form,
+                static_cast<long long>(problem.queries), static_cast<long long>(problem.candidates),
+                static_cast<long long>(problem.dims), static_cast<long long>(problem.k),
+                metric_name(problem.metric), dtype_name(problem.dtype), plan.device.sm_count);
+}
+
 }  // namespace gputopk::cuda

@@ -3,15 +3,18 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <variant>
 
 #include "core/problem.h"
+#include "core/rerank_problem.h"
 #include "cuda/air.h"
 #include "cuda/air_block.h"
 #include "cuda/delegate.h"
 #include "cuda/delegate_sample.h"
 #include "cuda/grid_select.h"
 #include "cuda/grid_select_block.h"
+#include "cuda/rerank.h"
 
 namespace gputopk::cuda {
 
@@ -85,5 +88,17 @@ Plan make_grid_select_study(const Problem& problem, const Device& device, const 
 
 // The plan in one line, "air: ...".
 void describe(const Plan& plan, char* text, size_t text_bytes);
+
+struct RerankPlan {
+  RerankProblem problem;
+  Device device;
+  rerank::Config config;
+  std::optional<Plan> selection;  // of stored keys
+};
+
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device);
+
+// "rerank: ..."
+void describe(const RerankPlan& plan, char* text, size_t text_bytes);
 
 }  // namespace gputopk::cuda

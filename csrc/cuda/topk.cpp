@@ -32,6 +32,26 @@ struct Memory {
   }
 };
 
+// Where reranking stores keys: those of all candidates, and what a top-k makes of them.
+struct RerankMemory {
+  uint32_t* keys = nullptr;
+  uint32_t* winner_keys = nullptr;
+  int32_t* winner_positions = nullptr;
+  char* selection = nullptr;
+  size_t bytes = 0;
+
+  RerankMemory(const RerankPlan& plan, void* base) {
+    if (!plan.selection) return;
+    const RerankProblem& problem = plan.problem;
+    Workspace workspace(base);
+    keys = workspace.take<uint32_t>(problem.queries * problem.candidates);
+    winner_keys = workspace.take<uint32_t>(problem.queries * problem.k);
+    winner_positions = workspace.take<int32_t>(problem.queries * problem.k);
+    selection = workspace.take<char>(static_cast<int64_t>(workspace_bytes(*plan.selection)));
+    bytes = workspace.bytes();
+  }
+};
+
 }  // namespace
 
 size_t workspace_bytes(const Plan& plan) { return Memory(plan, nullptr).bytes; }
@@ -51,6 +71,23 @@ ErrorCode run(const Plan& plan, const Buffers& buffers, Stream stream) {
   Buffers ordered = buffers;
   ordered.workspace = memory.step;
   return order_rows::run(plan.problem, selected.values, selected.indices, ordered, stream);
+}
+
+size_t workspace_bytes(const RerankPlan& plan) { return RerankMemory(plan, nullptr).bytes; }
+
+ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream stream) {
+  if (!plan.selection) return rerank::select(plan.config, plan.problem, buffers, stream);
+  const RerankMemory memory(plan, buffers.workspace);
+  ErrorCode error = rerank::score(plan.config, plan.problem, buffers, memory.keys, stream);
+  if (error != 0) return error;
+  Buffers selection;
+  selection.input = memory.keys;
+  selection.values = memory.winner_keys;
+  selection.indices = memory.winner_positions;
+  selection.workspace = memory.selection;
+  error = run(*plan.selection, selection, stream);
+  if (error != 0) return error;
+  return rerank::look_up(plan.problem, memory.winner_keys, memory.winner_positions, buffers, stream);
 }
 
 }  // namespace gputopk::cuda

@@ -27,9 +27,9 @@ X86 = platform.machine().lower() in ("x86_64", "amd64")
 # level: (flags, what the CPU must have), as CMakeLists.txt has them.
 LEVELS = {
     "baseline": ([], []),
-    "avx2": (["-mavx2", "-mbmi", "-mbmi2"], ["avx2", "bmi1", "bmi2"]),
+    "avx2": (["-mavx2", "-mfma", "-mbmi", "-mbmi2"], ["avx2", "fma", "bmi1", "bmi2"]),
     "avx512": (
-        ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mbmi", "-mbmi2"],
+        ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mbmi", "-mbmi2"],
         ["avx512f", "avx512bw", "avx512vl", "avx512dq", "bmi1", "bmi2"],
     ),
 }

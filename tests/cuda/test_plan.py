@@ -218,3 +218,30 @@ def test_grid_select_spreads_a_long_row_over_the_gpu_and_few_short_rows_over_its
     for rows, cols in ((1, 1 << 28), (100, 1 << 20), (3, 100_000)):
         samples = number("samples each", rows, cols) * number("blocks a row", rows, cols)
         assert samples * 32 * 16 <= max(cols / 16, number("blocks a row", rows, cols) * 32 * 16)
+
+
+# Reranking.
+
+
+def rerank_plan(queries: int, candidates: int, k: int, dims: int = 128) -> str:
+    rows, vectors = (torch.empty(n, dims, device="meta") for n in (queries, 10))
+    ids = torch.empty(queries, candidates, dtype=torch.int64, device="meta")
+    return torch.ops.gputopk._rerank_plan(rows, vectors, ids, k)
+
+
+@pytest.mark.parametrize(
+    ("k", "capacity"), [(1, 32), (32, 32), (33, 128), (128, 128), (129, 256), (256, 256)]
+)
+def test_reranking_keeps_lists_that_hold_k(k, capacity):
+    assert rerank_plan(1000, 1000, k).startswith(f"rerank: lists of {capacity}, ")
+
+
+def test_reranking_stores_keys_for_a_large_k_and_for_few_queries():
+    assert rerank_plan(1000, 1000, 257).startswith("rerank: keys stored by 1 blocks a query, then air")
+    assert rerank_plan(4, 100_000, 10).startswith("rerank: keys stored by ")
+    assert rerank_plan(4, 1000, 10).startswith("rerank: lists of 32, ")
+    assert rerank_plan(132, 100_000, 10).startswith("rerank: lists of 32, 8 warps")
+
+
+def test_reranking_plans_of_empty_outputs_are_none():
+    assert rerank_plan(0, 10, 3) == rerank_plan(5, 10, 0) == "none: the outputs are empty"

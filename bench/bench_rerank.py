@@ -1,0 +1,310 @@
+"""Times rerank against what callers write in PyTorch without it: gather, batched distance, topk.
+
+    python bench/bench_rerank.py                     # on the GPU if there is one; writes bench/results
+    python bench/bench_rerank.py --device cpu --set goals
+
+Every figure is a ratio to something timed in the same run: "x torch", the time of the fastest of PyTorch's
+formulations over ours, and "x floor", our time over that of a kernel that reads as many bytes as the
+candidates' vectors have, one after the other (from the cache, where they fit there). The formulations, in
+eager mode, all write q x c x d gathered elements first; where one uses the vectors' norms, those are computed
+beforehand and not timed:
+
+    subtract    ((gathered - queries) ** 2).sum(-1)                      l2
+    bmm         products by torch.bmm, then norms added or divided by    all metrics
+    cdist       torch.cdist                                              l2, float32
+
+Our results are checked in float64 on a sample of the queries, the others' distances against ours where they
+are float32. Exit status 1 if one of ours fails. No time makes it fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+
+import torch_topk
+from bench import environment, report, timing
+from bench.bench_topk import contender_record, floor_contender
+from bench.report import Record, number_text, size_text
+from bench.timing import Contender, Outputs, Timing
+from tests import rerank_reference as reference
+
+CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 5.0
+CHECKED_QUERIES = 50
+OURS = "ours:rerank"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One rerank request on random candidates."""
+
+    queries: int
+    candidates: int
+    dims: int
+    k: int
+    metric: str = "l2"
+    dtype: str = "float32"
+    goal: float | None = None  # at least this many times as fast as PyTorch
+
+    @property
+    def torch_dtype(self) -> torch.dtype:
+        return getattr(torch, self.dtype)
+
+    @property
+    def gathered_bytes(self) -> int:
+        return self.queries * self.candidates * self.dims * self.torch_dtype.itemsize
+
+    @property
+    def text(self) -> str:
+        return f"{self.queries} x {size_text(self.candidates)} x {self.dims}"
+
+
+GOALS = [Point(1000, 1000, 128, k, goal=3.0) for k in (10, 100)]
+MORE = [
+    *(Point(1000, 1000, 128, 10, "l2", dtype) for dtype in ("float16", "bfloat16")),
+    *(Point(1000, 1000, 128, 10, metric) for metric in ("inner_product", "cosine")),
+    *(Point(1000, 1000, 128, k) for k in (1, 256, 300)),
+    *(Point(1000, 1000, dims, 10) for dims in (32, 100, 129)),
+    Point(1000, 200, 768, 10, "cosine", "float16"),
+    Point(1000, 200, 768, 10, "inner_product"),
+    Point(10_000, 100, 96, 10),
+    Point(100, 10_000, 128, 100),
+    Point(1, 100_000, 128, 100),
+]
+SETS = {"goals": GOALS, "all": GOALS + MORE}
+
+
+@dataclass(frozen=True)
+class Data:
+    """A point's tensors but for the vectors, which the timing hands in."""
+
+    queries: torch.Tensor
+    ids: torch.Tensor
+    norms: torch.Tensor  # of the vectors, squared, float32
+
+
+def torch_contenders(point: Point, data: Data) -> list[Contender]:
+    """What callers write, with ids and distances as rerank returns them."""
+    q, ids, larger = data.queries, data.ids, point.metric != "l2"
+
+    def best(distances: torch.Tensor) -> Outputs:
+        values, positions = torch.topk(distances, point.k, -1, larger)
+        return values, ids.gather(1, positions)
+
+    def subtract(vectors: torch.Tensor) -> Outputs:
+        return best(((vectors[ids] - q[:, None]) ** 2).sum(-1))
+
+    def cdist(vectors: torch.Tensor) -> Outputs:
+        values, winners = best(torch.cdist(q[:, None], vectors[ids]).squeeze(1))
+        return values**2, winners
+
+    def bmm(vectors: torch.Tensor) -> Outputs:
+        products = torch.bmm(vectors[ids], q[:, :, None]).squeeze(-1)
+        if point.metric == "inner_product":
+            return best(products)
+        own = (q.float() ** 2).sum(-1, keepdim=True)
+        if point.metric == "cosine":
+            return best(products * torch.rsqrt(data.norms[ids] * own))
+        return best(data.norms[ids] - 2 * products + own)
+
+    calls: dict[str, Callable[[torch.Tensor], Outputs]] = {"bmm": bmm}
+    if point.metric == "l2":
+        calls["subtract"] = subtract
+        if point.dtype == "float32":
+            calls["cdist"] = cdist
+    return [
+        Contender(f"torch:{name}", call, export=lambda outputs: outputs, eager=False)
+        for name, call in calls.items()
+    ]
+
+
+def our_contender(point: Point, data: Data) -> Contender:
+    metric = int(torch_topk.Metric[point.metric])
+
+    def call(vectors: torch.Tensor) -> Outputs:
+        return torch.ops.gputopk.rerank(data.queries, vectors, data.ids, point.k, metric)
+
+    return Contender(OURS, call, export=lambda outputs: (outputs[0], outputs[1]))
+
+
+def gather_floor(point: Point, device: torch.device) -> Contender:
+    """A read of as many bytes as the candidates' vectors have."""
+    gathered = torch.zeros(point.gathered_bytes, dtype=torch.uint8, device=device)
+    floor = floor_contender(gathered)
+    prepared = floor.prepare(gathered)
+    return Contender("floor", lambda _: floor.call(prepared), eager=False)
+
+
+def problem_of(outputs: Outputs, point: Point, data: Data, vectors: torch.Tensor) -> str | None:
+    """What is wrong with our results, in float64 on a sample of the queries."""
+    rows = torch.linspace(0, point.queries - 1, min(point.queries, CHECKED_QUERIES)).long().to(vectors.device)
+    ids = data.ids[rows]
+    # The vectors that these queries meet, and the ids among them.
+    used, local_ids = torch.unique(ids, return_inverse=True)
+    distances, winners = (tensor[rows] for tensor in outputs)
+    local_winners = torch.searchsorted(used, winners.contiguous()).clamp(max=len(used) - 1)
+    if not torch.equal(used[local_winners], winners):
+        return "an id that is not a candidate's"
+    result = (distances.contiguous(), local_winners.contiguous())
+    try:
+        reference.assert_close(result, data.queries[rows], vectors[used], local_ids, point.k, point.metric)
+    except AssertionError as error:
+        return timing.one_line(error)
+    return None
+
+
+def agrees(outputs: Outputs, ours: Outputs) -> bool:
+    scale = ours[0].abs().max().clamp(min=1)
+    return bool((outputs[0] - ours[0]).abs().max() <= 1e-3 * scale)
+
+
+def run(point: Point, vector_count: int, device: torch.device, budget_s: float) -> Record:
+    """Times and checks one point; its record."""
+    dtype = point.torch_dtype
+    generator = torch.Generator(device).manual_seed(1)
+
+    def normal(rows: int) -> torch.Tensor:
+        return torch.randn(rows, point.dims, dtype=dtype, device=device, generator=generator)
+
+    vectors = normal(vector_count)
+    shape = (point.queries, point.candidates)
+    ids = torch.randint(0, vector_count, shape, device=device, generator=generator)
+    norms = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32) ** 2
+    data = Data(normal(point.queries), ids, norms)
+    contenders = [gather_floor(point, device), our_contender(point, data), *torch_contenders(point, data)]
+    timings: dict[str, Timing] = {
+        c.name: t
+        for c, t in zip(
+            contenders, timing.measure(contenders, timing.copies_of(vectors), budget_s), strict=True
+        )
+    }
+    times = {name: t.us for name, t in timings.items() if t.us is not None and name.startswith("torch:")}
+    best_name = min(times, key=lambda name: times[name]) if times else None
+    best_us = times[best_name] if best_name else None
+    ours = timings[OURS]
+    records = []
+    for name, t in timings.items():
+        record = contender_record(name, t, timings["floor"].us, best_us)
+        if name == OURS and t.outputs is not None:
+            problem = problem_of(t.outputs, point, data, vectors)
+            record |= {"verified": problem is None, "problem": problem}
+        elif t.outputs is not None and ours.outputs is not None and point.dtype == "float32":
+            record["agrees"] = agrees(t.outputs, ours.outputs)
+        records.append(record)
+    return {
+        "kind": "rerank",
+        "queries": point.queries,
+        "candidates": point.candidates,
+        "dims": point.dims,
+        "vectors": vector_count,
+        "k": point.k,
+        "metric": point.metric,
+        "dtype": point.dtype,
+        "goal_x_torch": point.goal,
+        "plan": torch.ops.gputopk._rerank_plan(
+            data.queries, vectors, ids, point.k, int(torch_topk.Metric[point.metric])
+        ),
+        "floor_us": timings["floor"].us,
+        "best_torch": best_name,
+        "contenders": records,
+    }
+
+
+def ours_of(record: Record) -> Record:
+    return next(c for c in record["contenders"] if c["name"] == OURS)
+
+
+def print_table(records: Sequence[Record]) -> None:
+    rows = []
+    for record in records:
+        ours = ours_of(record)
+        goal = record["goal_x_torch"]
+        rows.append(
+            [
+                f"{record['queries']} x {size_text(record['candidates'])} x {record['dims']}",
+                str(record["k"]),
+                record["metric"],
+                record["dtype"],
+                number_text(ours.get("x_floor")),
+                number_text(ours.get("x_torch")),
+                (record["best_torch"] or "-").removeprefix("torch:"),
+                number_text(goal),
+            ]
+        )
+    columns = ["queries x candidates x dims", "k", "metric", "dtype", "x floor", "x torch", "best", "goal"]
+    print(report.table(columns, rows))
+
+
+def failure_of(record: Record) -> str | None:
+    ours = ours_of(record)
+    if ours["us"] is None:
+        return f"not served: {ours['reason']}"
+    return None if ours.get("verified") else f"wrong: {ours.get('problem', 'no outputs')}"
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--set", choices=SETS, default="all")
+    parser.add_argument("--device", choices=["cpu", "cuda"])
+    parser.add_argument("--vectors", type=int, metavar="N", help="vectors to choose from")
+    parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
+    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--output", type=Path)
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_arguments(arguments)
+    kind = options.device or ("cuda" if torch.cuda.is_available() and torch_topk.has_cuda else "cpu")
+    device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
+    # More than any cache holds.
+    vectors = options.vectors or (1_000_000 if kind == "cuda" else 200_000)
+    todo = SETS[options.set]
+    output = options.output or environment.ROOT / "bench" / "results" / f"rerank-{kind}.jsonl"
+    out = report.JsonLines(output)
+    out.write(environment.header(device, options.commit, set=f"rerank-{options.set}", points=len(todo)))
+    records, progress, start = [], report.Progress(len(todo)), time.monotonic()
+    for point in todo:
+        if options.time_limit and time.monotonic() - start > options.time_limit:
+            break
+        progress.show(f"{point.text} k {point.k} {point.metric} {point.dtype}")
+        records.append(run(point, vectors, device, CUDA_BUDGET_S if kind == "cuda" else CPU_BUDGET_S))
+        out.write(records[-1])
+        progress.advance()
+    progress.close()
+    failures = [
+        f"{record['queries']} x {record['candidates']} x {record['dims']}, k {record['k']}: {failure}"
+        for record in records
+        if (failure := failure_of(record))
+    ]
+    seconds = time.monotonic() - start
+    not_run = len(todo) - len(records)
+    out.write(
+        {
+            "kind": "summary",
+            "points": len(records),
+            "not_run": not_run,
+            "failed": failures,
+            "seconds": seconds,
+        }
+    )
+    out.close()
+    print_table(records)
+    print(f"\n{len(records)} points in {seconds:.0f} s, {not_run} not run, written to {output}")
+    for failure in failures:
+        print(f"FAILED: {failure}")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

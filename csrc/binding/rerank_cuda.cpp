@@ -1,0 +1,54 @@
+// gputopk::rerank on CUDA: plan, allocate, run, one status check.
+
+#include <cuda_runtime_api.h>
+#include <torch/csrc/stable/accelerator.h>
+#include <torch/csrc/stable/library.h>
+
+#include "binding/check.h"
+#include "binding/cuda_device.h"
+#include "binding/rerank.h"
+#include "cuda/topk.h"
+
+namespace gputopk::binding {
+namespace {
+
+cuda::RerankPlan make_plan(const RerankProblem& problem, const Tensor& like) {
+  return cuda::make_rerank_plan(problem, device_of(like.get_device_index()));
+}
+
+std::string text_of_plan(const cuda::RerankPlan& plan) {
+  char text[1024];
+  cuda::describe(plan, text, sizeof(text));
+  return std::string(text) + "; workspace " + std::to_string(cuda::workspace_bytes(plan)) + " bytes";
+}
+
+void run(const RerankProblem& problem, const RerankBuffers& buffers, const Tensor& like) {
+  const int32_t device_index = like.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device_index);
+  const cuda::RerankPlan plan = make_plan(problem, like);
+  const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
+  std::optional<Tensor> workspace;
+  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, like, kRerank);
+  RerankBuffers with_workspace = buffers;
+  with_workspace.workspace = workspace ? workspace->mutable_data_ptr() : nullptr;
+  const cuda::ErrorCode error = cuda::run(plan, with_workspace, current_stream(device_index));
+  if (error == 0) return;
+  cudaGetLastError();  // not left for the next call to find
+  check(false, kRerank, "CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)),
+        " (plan: ", text_of_plan(plan), ")");
+}
+
+std::string describe(const RerankProblem& problem, const Tensor& like) {
+  return text_of_plan(make_plan(problem, like));
+}
+
+constexpr RerankBackend kCudaRerank{run, describe};
+
+}  // namespace
+}  // namespace gputopk::binding
+
+STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
+  using namespace gputopk::binding;
+  m.impl("rerank", TORCH_BOX(&boxed_rerank<kCudaRerank>));
+  m.impl("_rerank_plan", TORCH_BOX(&boxed_rerank_plan<kCudaRerank>));
+}

@@ -1,0 +1,65 @@
+// Selection from scores that are computed as they are asked for and never stored: a functor in place of a
+// pointer.
+// Zhang, Naruse, Li, Wang: Parallel Top-K Algorithms on GPU (SC '23), section 4: a selection in one pass, by
+// queues of candidates, can be merged with the kernel that makes them.
+//
+// `Scores` is called by whole warps, once for every 32 positions, with the lane's own position:
+//
+//     uint32_t key = scores(position);
+//
+// The larger key is the better; 0 says that there is nothing at this position, as it must at those from
+// `count` on. Among equal keys the lower position wins.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/warp_queue.cuh"
+
+namespace gputopk::cuda {
+
+using ScoreEntry = EntryOf<uint32_t, uint32_t>;
+
+// Visits the positions of [0, count), 32 at a time, that belong to a warp, one of `warps` that share them.
+template <class Scores, class Visit>
+__device__ void visit_scores(Scores&& scores, int64_t count, int64_t warp, int64_t warps, Visit&& visit) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  for (int64_t first = 32 * warp; first < count; first += 32 * warps) {
+    visit(first + lane, scores(first + lane));
+  }
+}
+
+// Shared memory of select_scores, in bytes: each warp's queue, and later, in their place, half the lists.
+template <int kItems>
+constexpr size_t score_selection_bytes(int warps) {
+  const size_t queues = warps * WarpQueue<uint64_t, kItems>::kSharedBytes;
+  const size_t lists = (warps + 1) / 2 * WarpQueue<uint64_t, kItems>::kCapacity * sizeof(uint64_t);
+  return queues > lists ? queues : lists;
+}
+
+// The best k <= 32 * kItems of `count` < 2^32 scores, by all threads of a block. Each warp has a functor of
+// its own, for the positions of its visit_scores. `write(rank, key, position)` is called once for each rank
+// below k, by one lane, with key 0 where there is nothing. Afterwards `shared` is free.
+template <int kItems, class Scores, class Write>
+__device__ void select_scores(Scores&& scores, int64_t count, int k, void* shared, Write&& write) {
+  using Queue = WarpQueue<uint64_t, kItems>;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  Queue queue(static_cast<char*>(shared) + warp * Queue::kSharedBytes, k);
+  visit_scores(scores, count, warp, warps, [&](int64_t position, uint32_t key) {
+    queue.push(key != 0, ScoreEntry::pack(key, static_cast<uint32_t>(position)));
+  });
+  queue.flush();
+  merge_lists(queue, warps, static_cast<uint64_t*>(shared));
+  if (warp == 0) {
+#pragma unroll
+    for (int i = 0; i < kItems; ++i) {
+      const int rank = lane * kItems + i;
+      const uint64_t entry = queue.entry(i);
+      if (rank < k) write(rank, ScoreEntry::key(entry), ScoreEntry::index(entry));
+    }
+  }
+  __syncthreads();  // the last list handed over has been read
+}
+
+}  // namespace gputopk::cuda

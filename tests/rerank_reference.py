@@ -1,0 +1,147 @@
+"""What a rerank must return: distances in float64 of every candidate, and their order.
+
+Two kinds of data. Of small whole numbers every float32 sum is exact, so l2 and inner products, ties by
+position included, are compared bit for bit. Of others a device's distances differ from the reference's by
+rounding: there ids are exact wherever the reference's distances differ by more than that.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from tests import oracle
+
+METRICS = ("l2", "inner_product", "cosine")
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+def whole_numbers(rows: int, dims: int, dtype: torch.dtype, device="cpu", seed: int = 0) -> torch.Tensor:
+    """Rows of -3 .. 3."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(-3, 4, (rows, dims), generator=generator).to(dtype).to(device)
+
+
+def normal(rows: int, dims: int, dtype: torch.dtype, device="cpu", seed: int = 0) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, dims, generator=generator).to(dtype).to(device)
+
+
+def some_ids(
+    queries: int, candidates: int, vectors: int, dtype=torch.int64, device="cpu", seed: int = 0
+) -> torch.Tensor:
+    """A tenth is missing: -1, or out of range on either side."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(0, max(vectors, 1), (queries, candidates), generator=generator)
+    kind = torch.randint(0, 30, (queries, candidates), generator=generator)
+    ends = torch.iinfo(dtype)
+    for number, missing in enumerate((-1, vectors, ends.min)):
+        ids = torch.where(kind == number, torch.full_like(ids, missing), ids)
+    return ids.to(dtype).to(device)
+
+
+def reference_distances(
+    queries: torch.Tensor, vectors: torch.Tensor, ids: torch.Tensor, metric: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """float64 [q, c], anything where missing; and which candidates are present."""
+    ids = ids.cpu().long().numpy()
+    rows, table = (t.cpu().double().numpy() for t in (queries, vectors))
+    present = (ids >= 0) & (ids < len(table))
+    distances = np.zeros(ids.shape)
+    if len(table) == 0:
+        return distances, present
+    with np.errstate(invalid="ignore", over="ignore"):
+        for row, q in enumerate(rows):
+            g = table[np.where(present[row], ids[row], 0)]
+            if metric == "l2":
+                distances[row] = ((q - g) ** 2).sum(-1)
+                continue
+            distances[row] = (q * g).sum(-1)
+            if metric == "cosine":
+                lengths = np.sqrt((q * q).sum()) * np.sqrt((g * g).sum(-1))
+                distances[row] /= np.where(lengths == 0, 1, lengths)
+    return distances, present
+
+
+def best_positions(distances: np.ndarray, present: np.ndarray, metric: str) -> np.ndarray:
+    """Every row's positions, best first: numbers, then NaN, then missing; equal ones by position."""
+    costs = distances if metric == "l2" else -distances
+    kinds = np.where(present, np.isnan(costs), 2)
+    costs = np.where(kinds == 0, costs, 0)
+    return np.lexsort((np.broadcast_to(np.arange(costs.shape[1]), costs.shape), costs, kinds), axis=-1)
+
+
+Answer = tuple[np.ndarray, np.ndarray]
+
+
+def answer_of(queries, vectors, ids, metric: str) -> Answer:
+    """distances (float64) and ids for k = c, of which a smaller k has the first."""
+    distances, present = reference_distances(queries, vectors, ids, metric)
+    order = best_positions(distances, present, metric)
+    there = np.take_along_axis(present, order, -1)
+    worst = np.inf if metric == "l2" else -np.inf
+    return (
+        np.where(there, np.take_along_axis(distances, order, -1), worst),
+        np.where(there, np.take_along_axis(ids.cpu().long().numpy(), order, -1), -1),
+    )
+
+
+def assert_form(result, queries, ids, k: int) -> None:
+    for tensor, dtype in zip(result, (torch.float32, ids.dtype), strict=True):
+        assert tensor.dtype == dtype
+        assert tensor.device == queries.device
+        assert tensor.shape == (queries.shape[0], k)
+        assert tensor.is_contiguous()
+        assert not tensor.requires_grad
+
+
+def assert_exact(result, queries, vectors, ids, k: int, metric: str, answer: Answer | None = None) -> None:
+    """Bit for bit: for data whose sums are exact. `answer`: answer_of the same, where it is known already."""
+    assert_form(result, queries, ids, k)
+    distances, want_ids = (a[:, :k] for a in answer or answer_of(queries, vectors, ids, metric))
+    np.testing.assert_array_equal(result[1].cpu().numpy(), want_ids)
+    # Adding 0 makes -0 what it must be, +0.
+    want = oracle.bits_of(torch.from_numpy((distances + 0.0).astype(np.float32)))
+    np.testing.assert_array_equal(oracle.bits_of(result[0]), want)
+
+
+def rounding(queries, vectors, metric: str) -> float:
+    """More than float32 sums can be off by, in any order: each of d terms is rounded, and each addition."""
+    dims = queries.shape[1]
+    if metric == "cosine":
+        size = 1.0
+    else:
+        largest = [float(t.float().abs().max()) if t.numel() else 0.0 for t in (queries, vectors)]
+        size = dims * ((sum(largest)) ** 2 if metric == "l2" else largest[0] * largest[1])
+    return (dims + 8) * 2.0**-24 * size
+
+
+def assert_close(result, queries, vectors, ids, k: int, metric: str) -> None:
+    """Distances within rounding; ids exact where the reference's distances differ by more."""
+    assert_form(result, queries, ids, k)
+    slack = rounding(queries, vectors, metric)
+    got_distances, got_ids = result[0].cpu().double().numpy(), result[1].cpu().long().numpy()
+    all_distances, present = reference_distances(queries, vectors, ids, metric)
+    full, full_ids = answer_of(queries, vectors, ids, metric)
+    want, want_ids = full[:, :k], full_ids[:, :k]
+    np.testing.assert_array_equal(got_ids == -1, want_ids == -1)
+    # Ranks hold the distances that they should, those of the ids beside them.
+    np.testing.assert_allclose(got_distances, want, rtol=0, atol=slack)
+    candidates = ids.cpu().long().numpy()
+    for row in range(len(got_ids)):
+        of_id = dict(zip(candidates[row][present[row]], all_distances[row][present[row]], strict=True))
+        given = {i: int(n) for i, n in zip(*np.unique(candidates[row], return_counts=True), strict=True)}
+        taken = got_ids[row][got_ids[row] != -1]
+        for i, count in zip(*np.unique(taken, return_counts=True), strict=True):
+            assert count <= given.get(i, 0), f"id {i} came {count} times"
+        np.testing.assert_allclose(
+            got_distances[row][: len(taken)], [of_id[i] for i in taken], rtol=0, atol=slack
+        )
+    # An id stands alone where no other candidate's distance is near; a repeated id is near itself.
+    with np.errstate(invalid="ignore"):
+        gaps = np.abs(np.diff(full, axis=1)) > 2 * slack
+    apart = np.ones_like(full, dtype=bool)
+    apart[:, 1:] &= gaps
+    apart[:, :-1] &= gaps
+    apart = apart[:, :k]
+    np.testing.assert_array_equal(got_ids[apart], want_ids[apart])
