@@ -33,7 +33,7 @@ __device__ inline int bits_of(uint64_t x) { return 64 - __clzll(static_cast<long
 // A bound that k of `count` entries reach at least, and `most` at most: exactly k where both are the same. No
 // two entries may be equal; 1 <= k <= count, k <= most. load(i) is the entry number i, which comes to `list`.
 // Called by all threads of a block, at least kListBins / kBinsPerThread, after a barrier behind the last use
-// of `list` and `histogram`, which has kListBins bins. Digits start where the keys begin to differ.
+// of `list` and `histogram`, which has kListBins bins. Digits are of the keys' own range.
 template <class Word, class Index, class Load>
 __device__ ExtendedKey<Word, Index> bound_of_best(ExtendedKey<Word, Index>* list, int count, uint64_t k,
                                                   uint64_t most, int index_bits, uint32_t* histogram,
@@ -60,12 +60,9 @@ __device__ ExtendedKey<Word, Index> bound_of_best(ExtendedKey<Word, Index>* list
     atomicMax(&scratch.greatest, greatest);
   }
   __syncthreads();  // the list is whole and its extremes are known
-  const Word lowest = static_cast<Word>(scratch.least);
-  const int key_bits = bits_of(static_cast<Word>(lowest ^ static_cast<Word>(scratch.greatest)));
   auto selection = Selection<Word, Index>::whole_row(k, count);
-  // What all keys have in common.
-  selection.low.key =
-      key_bits < 8 * static_cast<int>(sizeof(Word)) ? lowest >> key_bits << key_bits : Word{0};
+  selection.low.key = static_cast<Word>(scratch.least);
+  const int key_bits = bits_of(static_cast<Word>(scratch.greatest - scratch.least));
 
   for (int pass = 1;; ++pass) {
     const Digit digit = digit_of_pass(pass, kListDigitBits, key_bits, index_bits);

@@ -107,21 +107,20 @@ struct Selection {
   }
 
  private:
-  // `prefix` with this digit, and every bit below it cleared or set.
-  __device__ static Extended with_digit(Extended prefix, const Digit& digit, uint32_t value, bool fill) {
+  // `low` with this digit, and every bit below it cleared or set. Digits count from `low`, which need not be
+  // a multiple of their range: so they are added, and what a range has beyond the greatest number is cut off.
+  __device__ static Extended with_digit(Extended low, const Digit& digit, uint32_t value, bool fill) {
     const uint32_t key_part = value >> digit.index_width;
     const uint32_t index_part = value & ((1u << digit.index_width) - 1);
-    prefix.key |= static_cast<Word>(key_part) << digit.key_shift;
-    prefix.reversed |= static_cast<Index>(index_part) << digit.index_shift;
+    Word key = low.key + (static_cast<Word>(key_part) << digit.key_shift);
+    Index reversed = low.reversed + (static_cast<Index>(index_part) << digit.index_shift);
     if (fill) {
-      if (digit.key_width > 0) prefix.key |= (Word{1} << digit.key_shift) - 1;
-      if (digit.index_width > 0) {
-        prefix.reversed |= (Index{1} << digit.index_shift) - 1;
-      } else {
-        prefix.reversed = static_cast<Index>(~Index{0});
-      }
+      if (digit.key_width > 0) key += (Word{1} << digit.key_shift) - 1;
+      if (digit.index_width > 0) reversed += (Index{1} << digit.index_shift) - 1;
+      if (key < low.key) key = static_cast<Word>(~Word{0});
+      if (digit.index_width == 0 || reversed < low.reversed) reversed = static_cast<Index>(~Index{0});
     }
-    return prefix;
+    return {key, reversed};
   }
 };
 

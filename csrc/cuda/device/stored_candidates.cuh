@@ -140,22 +140,18 @@ __device__ void select_stored(const RadixPasses<typename Order::Bits, Index>& pa
   step.last = params.cols;
   if (!usable) return;
   step.stored = stored;
-  // Digits start where the candidates begin to differ. With fewer than k above the bound's key, that key is
-  // the k-th best: those above are winners, and the index decides among the others.
+  // Digits are of the candidates' own range. With fewer than k above the bound's key, that key is the k-th
+  // best: those above are winners, and the index decides among the others.
   const uint64_t above = __ldcg(&state.above);
   const bool index_decides = above < k;
   const Word greatest = index_decides ? bound.key : static_cast<Word>(__ldcg(&state.greatest));
-  const int key_bits = bits_of(static_cast<Word>(bound.key ^ greatest));
+  const int key_bits = bits_of(static_cast<Word>(greatest - bound.key));
+  auto& selection = step.selection;
+  selection.low.key = bound.key;
   int index_bits = params.index_bits;
   if (key_bits == 0) {
-    index_bits = bits_of(static_cast<Index>(bound.reversed ^ static_cast<Index>(params.cols - 1)));
-  }
-  constexpr int kWordBits = 8 * static_cast<int>(sizeof(Word)),
-                kIndexBits = 8 * static_cast<int>(sizeof(Index));
-  auto& selection = step.selection;
-  if (key_bits < kWordBits) selection.low.key = bound.key >> key_bits << key_bits;
-  if (key_bits == 0 && index_bits < kIndexBits) {
-    selection.low.reversed = bound.reversed >> index_bits << index_bits;
+    selection.low.reversed = bound.reversed;
+    index_bits = bits_of(static_cast<Index>(static_cast<Index>(params.cols - 1) - bound.reversed));
   }
   if (index_decides) {
     selection.split.key = bound.key;
