@@ -10,8 +10,8 @@ _TEXT = (Path(__file__).resolve().parents[1] / "csrc" / "cuda" / "tuning.h").rea
 
 
 def number(name: str) -> int:
-    """The value of `inline constexpr ... name = a * b;`."""
-    found = re.search(rf"\b{name}\s*=\s*([0-9]+(?:\s*\*\s*[0-9]+)*)\s*;", _TEXT)
+    """The value of `inline constexpr ... name = a * b;` or `name = a << b;`."""
+    found = re.search(rf"\b{name}\s*=\s*([0-9]+(?:\s*\*\s*[0-9]+)*)(?:\s*<<\s*([0-9]+))?\s*;", _TEXT)
     if not found:
         raise KeyError(f"{name} is not a plain number in tuning.h")
-    return math.prod(int(factor) for factor in found[1].split("*"))
+    return math.prod(int(factor) for factor in found[1].split("*")) << int(found[2] or 0)
