@@ -62,7 +62,7 @@ WORKLOAD_POINTS = (
 
 def workload_points(cols: Sequence[int] | None) -> list[tuple[int, int]]:
     points = [(c, k) for c in cols for k in (32, 2048, 2**15, 2**19)] if cols else WORKLOAD_POINTS
-    return sorted((c, k) for c, k in points if delegate_model.serves(c, k, torch.float32))
+    return sorted({(c, k) for c, k in points if delegate_model.serves(c, k, torch.float32)})
 
 
 def workload_of_point(x: torch.Tensor, k: int) -> dict[str, Any]:
