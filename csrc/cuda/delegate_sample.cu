@@ -114,14 +114,11 @@ __global__ void __launch_bounds__(kAirThreads)
   if (!is_last_block(&state.arrived, sample.blocks_per_row)) return;
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   Extended* const local = reinterpret_cast<Extended*>(dynamic + sizeof(uint32_t) * kListBins);
-#pragma unroll 8
-  for (int i = static_cast<int>(threadIdx.x); i < sample.delegates; i += kAirThreads) {
-    local[i].key = __ldcg(&list[i].key);
-    local[i].reversed = __ldcg(&list[i].reversed);
-  }
-  __syncthreads();  // the list is whole
+  // A rank near the one asked for will do.
+  const uint64_t rank = sample.rank, most = rank + rank / 4;
   const Extended bound =
-      bound_of_best(local, sample.delegates, sample.rank, params.index_bits, histogram, scratch);
+      bound_of_best(local, sample.delegates, rank, most, params.index_bits, histogram, scratch,
+                    [&](int i) -> Extended { return {__ldcg(&list[i].key), __ldcg(&list[i].reversed)}; });
   if (threadIdx.x == 0) state.steps[1].selection.low = bound;
 }
 

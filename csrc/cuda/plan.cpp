@@ -146,20 +146,27 @@ delegate_sample::Config delegate_sample_config(const Problem& problem, const Dev
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
   delegate_sample::Config config{};
 
-  // The sample: a share of the row, and so many of the k best in it that their number is known well enough.
+  // The sample: as large as it takes to have few candidates, but a share of the row at most. Of the k best,
+  // `winners` are in it, give or take a few times the square root of that.
   const double per_block = tuning::kAirThreads * tuning::kSampleLines * (16.0 / element_bytes);
   const double most_blocks =
-      std::max(1.0, double{tuning::kSampleMostBlocks} / static_cast<double>(problem.rows));
-  const double wanted =
-      std::min(cols / tuning::kSampleShare, tuning::kSampleMostWinners * cols / k) / per_block;
-  config.sample_blocks_per_row = static_cast<int>(std::clamp(wanted, 1.0, most_blocks));
-  const int threads = config.sample_blocks_per_row * tuning::kAirThreads;
+      std::clamp(cols / tuning::kSampleShare / per_block, 1.0,
+                 std::max(1.0, double{tuning::kSampleMostBlocks} / static_cast<double>(problem.rows)));
+  double rank = 0, candidates = 0;
+  int blocks = tuning::kSampleMinBlocks;
+  for (;; blocks *= 2) {
+    blocks = std::min(blocks, static_cast<int>(most_blocks));
+    const double winners = blocks * per_block * k / cols;
+    rank = winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank;
+    candidates = rank * cols / (blocks * per_block);
+    const bool enough = candidates <= std::max(tuning::kSampleFewCandidates, tuning::kSampleFewTimesK * k);
+    if (enough || 2 * blocks > most_blocks) break;
+  }
+  config.sample_blocks_per_row = blocks;
+  const int threads = blocks * tuning::kAirThreads;
   config.group = 1;
   while (threads / config.group > tuning::kSampleMostDelegates) config.group *= 2;
   const int delegates = threads / config.group;
-  // Of the k best, `winners` are in the sample, give or take a few times the square root of that.
-  const double winners = config.sample_blocks_per_row * per_block * k / cols;
-  const double rank = winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank;
   config.rank = static_cast<int>(std::min(rank, static_cast<double>(delegates)));
 
   config.blocks_per_row =

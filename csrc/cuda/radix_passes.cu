@@ -32,7 +32,7 @@ constexpr size_t kFinishBytes = 16 * 1024;
 constexpr size_t kUncountedBytes = sizeof(uint32_t);
 
 // Candidates a block at least, so that a short buffer is not spread over blocks that only come and go.
-constexpr int64_t kBufferedPerBlock = int64_t{kAirThreads} * 8;
+constexpr int64_t kBufferedPerBlock = int64_t{kAirThreads} * 2;
 
 // One pass. With kIndexed the selection's bounds reach into the index.
 template <class Order, class Index, bool kIndexed>

@@ -99,14 +99,18 @@ inline constexpr int kSampleLines = 4;
 // The sample is this share of the row at most, and of so many blocks in all: 8 MB, a few microseconds.
 inline constexpr double kSampleShare = 64;
 inline constexpr int kSampleMostBlocks = 256;
-// So many of the k best are enough in it: the bound is then reached by k and a third.
-inline constexpr double kSampleMostWinners = 400;
+inline constexpr int kSampleMinBlocks = 16;
+// It is large enough when so few elements reach the bound, or so many times k: more would be read, and
+// selected from, in vain.
+inline constexpr double kSampleFewCandidates = 2048;
+inline constexpr double kSampleFewTimesK = 1.35;
 // Delegates that one block selects from; 64 KB of the widest.
 inline constexpr int kSampleMostDelegates = 4096;
 // The bound's rank is the expected number of winners in the sample, and so many standard deviations more, and
-// a few: with the number a Poisson variable, a bound that fewer than k reach is rarer than one in 10^8.
-inline constexpr double kSampleDeviations = 6;
-inline constexpr double kSampleExtraRank = 8;
+// a few: with the number a Poisson variable, fewer than k reach the bound once in some 10^5 rows, which are
+// then read twice more.
+inline constexpr double kSampleDeviations = 4.5;
+inline constexpr double kSampleExtraRank = 4;
 // Tiles of 32 KB that each block fetches into L2 while the bound is found: 4.7 TB/s for some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
 // Room for candidates where the sample's delegates say little: of sorted rows one line of many is sampled.

@@ -17,7 +17,7 @@ template <class Word>
 struct ListSelectionScratch {
   TargetDigitScratch<uint32_t> target;
   // For atomics, which know no narrower type of 64 bits.
-  std::conditional_t<sizeof(Word) == 8, unsigned long long, Word> least, most;
+  std::conditional_t<sizeof(Word) == 8, unsigned long long, Word> least, greatest;
 };
 
 __device__ inline uint32_t warp_max(uint32_t x) { return __reduce_max_sync(~0u, x); }
@@ -30,34 +30,38 @@ __device__ inline uint64_t warp_max(uint64_t x) {
 __device__ inline int bits_of(uint32_t x) { return 32 - __clz(static_cast<int>(x)); }
 __device__ inline int bits_of(uint64_t x) { return 64 - __clzll(static_cast<long long>(x)); }
 
-// The bound that the k best of `count` entries reach, and no others. No two may be equal; 1 <= k <= count.
-// Called by all threads of a block, at least kListBins / kBinsPerThread, after a barrier behind the list's
-// last write; `histogram` has kListBins bins. Digits start where the list's keys begin to differ.
-template <class Word, class Index>
-__device__ ExtendedKey<Word, Index> bound_of_best(const ExtendedKey<Word, Index>* list, int count, uint64_t k,
-                                                  int index_bits, uint32_t* histogram,
-                                                  ListSelectionScratch<Word>& scratch) {
+// A bound that k of `count` entries reach at least, and `most` at most: exactly k where both are the same. No
+// two entries may be equal; 1 <= k <= count, k <= most. load(i) is the entry number i, which comes to `list`.
+// Called by all threads of a block, at least kListBins / kBinsPerThread, after a barrier behind the last use
+// of `list` and `histogram`, which has kListBins bins. Digits start where the keys begin to differ.
+template <class Word, class Index, class Load>
+__device__ ExtendedKey<Word, Index> bound_of_best(ExtendedKey<Word, Index>* list, int count, uint64_t k,
+                                                  uint64_t most, int index_bits, uint32_t* histogram,
+                                                  ListSelectionScratch<Word>& scratch, Load&& load) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   if (thread == 0) {
     scratch.least = static_cast<Word>(~Word{0});
-    scratch.most = 0;
+    scratch.greatest = 0;
   }
   __syncthreads();  // the extremes are reset
-  Word least = static_cast<Word>(~Word{0}), most = 0;
+  Word least = static_cast<Word>(~Word{0}), greatest = 0;
+#pragma unroll 8
   for (int i = thread; i < count; i += threads) {
-    least = min(least, list[i].key);
-    most = max(most, list[i].key);
+    const ExtendedKey<Word, Index> x = load(i);
+    list[i] = x;
+    least = min(least, x.key);
+    greatest = max(greatest, x.key);
   }
   // One atomic a warp; the least is the greatest complement.
   least = static_cast<Word>(~warp_max(static_cast<Word>(~least)));
-  most = warp_max(most);
+  greatest = warp_max(greatest);
   if (thread % 32 == 0) {
     atomicMin(&scratch.least, least);
-    atomicMax(&scratch.most, most);
+    atomicMax(&scratch.greatest, greatest);
   }
-  __syncthreads();  // the extremes are known
+  __syncthreads();  // the list is whole and its extremes are known
   const Word lowest = static_cast<Word>(scratch.least);
-  const int key_bits = bits_of(static_cast<Word>(lowest ^ static_cast<Word>(scratch.most)));
+  const int key_bits = bits_of(static_cast<Word>(lowest ^ static_cast<Word>(scratch.greatest)));
   auto selection = Selection<Word, Index>::whole_row(k, count);
   // What all keys have in common.
   selection.low.key =
@@ -78,7 +82,7 @@ __device__ ExtendedKey<Word, Index> bound_of_best(const ExtendedKey<Word, Index>
     const TargetDigit<uint32_t> target =
         find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch.target);
     selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-    if (selection.takes_all()) return selection.low;
+    if (k - selection.owed + selection.candidates <= most) return selection.low;
   }
 }
 

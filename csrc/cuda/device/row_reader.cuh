@@ -290,7 +290,7 @@ __device__ void visit_row(const Bits* row, int64_t cols, int part, int parts, Wa
 template <class Bits, class Index, class Probe, class Visit>
 __device__ void visit_candidates(const Bits* values, const Index* indices, int64_t count, int part, int parts,
                                  Probe&& probe, Visit&& visit) {
-  constexpr int kLoads = 4;  // in flight a thread, of each kind
+  constexpr int kLoads = 2;  // in flight a thread, of each kind
   const int threads = static_cast<int>(blockDim.x);
   const int64_t stride = static_cast<int64_t>(parts) * threads * kLoads;
   for (int64_t base = static_cast<int64_t>(part) * threads * kLoads; base < count; base += stride) {

@@ -44,13 +44,11 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   const Index last_index = static_cast<Index>(params.cols - 1);
   const int threads = static_cast<int>(blockDim.x);
   __syncthreads();  // what else was in `shared` has been read
-#pragma unroll 8
-  for (int i = static_cast<int>(threadIdx.x); i < entries; i += threads) {
-    const Bits bits = __ldcg(buffer.values + i);
-    list[i] = {order(bits), static_cast<Index>(last_index - __ldcg(buffer.indices + i))};
-  }
-  __syncthreads();  // the list is whole
-  const Extended bound = bound_of_best(list, entries, owed, params.index_bits, histogram, scratch);
+  const Extended bound =
+      bound_of_best(list, entries, owed, owed, params.index_bits, histogram, scratch, [&](int i) -> Extended {
+        const Bits bits = __ldcg(buffer.values + i);
+        return {order(bits), static_cast<Index>(last_index - __ldcg(buffer.indices + i))};
+      });
 
   // A counter in shared memory: one in global memory would be waited for.
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
