@@ -64,7 +64,7 @@ class Sample:
     dtype: torch.dtype
     blocks: int
     group: int
-    rank: int
+    rank: int  # so many delegates reach the bound, or a quarter more
     room: int  # candidates a row
 
     @property
@@ -101,15 +101,22 @@ def _scrambled(x: torch.Tensor) -> torch.Tensor:
 def sample_of(rows: int, cols: int, k: int, dtype: torch.dtype) -> Sample:
     threads = tuning.number("kAirThreads")
     per_block = threads * tuning.number("kSampleLines") * (16 // dtype.itemsize)
-    most_blocks = max(1.0, tuning.number("kSampleMostBlocks") / rows)
-    wanted = min(cols / tuning.number("kSampleShare"), tuning.number("kSampleMostWinners") * cols / k)
-    blocks = int(min(max(wanted / per_block, 1.0), most_blocks))
+    most_blocks = cols / tuning.number("kSampleShare") / per_block
+    most_blocks = min(max(most_blocks, 1.0), max(1.0, tuning.number("kSampleMostBlocks") / rows))
+    few = max(tuning.number("kSampleFewCandidates"), tuning.number("kSampleFewTimesK") * k)
+    blocks = tuning.number("kSampleMinBlocks")
+    while True:
+        blocks = min(blocks, int(most_blocks))
+        winners = blocks * per_block * k / cols
+        spare = tuning.number("kSampleDeviations") * math.sqrt(winners) + tuning.number("kSampleExtraRank")
+        candidates = (winners + spare) * cols / (blocks * per_block)
+        if candidates <= few or 2 * blocks > most_blocks:
+            break
+        blocks *= 2
     group = 1
     while blocks * threads // group > tuning.number("kSampleMostDelegates"):
         group *= 2
     delegates = blocks * threads // group
-    winners = blocks * per_block * k / cols
-    spare = tuning.number("kSampleDeviations") * math.sqrt(winners) + tuning.number("kSampleExtraRank")
     rank = int(min(winners + spare, delegates))
     room = min(2 * rank * cols / delegates, max(4 * k, cols / tuning.number("kSampleBufferShare")))
     return Sample(cols, dtype, blocks, group, rank, min(cols, max(int(room), 2 * k)))

@@ -339,25 +339,31 @@ def test_one_two_or_more_winners_of_a_subrange_are_found_whichever_lanes_have_th
 # Rows made to mislead the sample.
 
 
-def reached(row: torch.Tensor, sample: delegate_model.Sample, head: int) -> tuple[int, torch.Tensor]:
-    """How many of a row's distinct elements reach the bound that the sample gives, and the bound."""
-    delegates = row[sample.places(head, row.device)].amax(1)
-    bound = delegates.sort(descending=True).values[sample.rank - 1]
-    return int((row >= bound).sum()), bound
+def reached(row: torch.Tensor, sample: delegate_model.Sample, head: int) -> tuple[int, int]:
+    """How many of a row's elements reach the bound that the sample gives, at least and at most."""
+    best_first = row[sample.places(head, row.device)].amax(1).sort(descending=True).values
+    most = min(sample.rank + sample.rank // 4, sample.delegates)
+    return int((row > best_first[sample.rank - 1]).sum()), int((row >= best_first[most - 1]).sum())
 
 
 def row_that_reaches(target: int | None, sample: delegate_model.Sample, head: int, device) -> torch.Tensor:
-    """Distinct int64 elements, positive where the sample looks, and as many more above them as it takes for
-    `target` elements to reach the bound. None: no more."""
-    cols, places = sample.cols, sample.places(head, device)
+    """An int64 row of which exactly `target` elements reach the bound that the sample gives, wherever it is
+    among those that the sample allows. None: no more than in the sample.
+
+    As many delegates as the bound's rank are high, distinct, and one element each; the rest of the sample is
+    0, so that no other rank is near; and between the two there is nothing in the row.
+    """
+    cols, places, rank = sample.cols, sample.places(head, device), sample.rank
+    more = 0 if target is None else target - rank
+    assert more >= 0 and rank < sample.delegates // 2
     row = -1 - torch.randperm(cols, device=device)
-    row[places] = torch.randperm(places.numel(), device=device).view_as(places)
-    here, _ = reached(row, sample, head)
-    more = 0 if target is None else target - here
-    assert more >= 0, f"{here} of the sample reach its bound"
+    row[places] = 0
     outside = (row < 0).nonzero().flatten()
-    chosen = outside[torch.randperm(len(outside), device=device)[:more]]
-    row[chosen] = places.numel() + torch.randperm(more, device=device)
+    high = places[torch.randperm(sample.delegates, device=device)[:rank]]
+    high = high.gather(1, torch.randint(high.shape[1], (rank, 1), device=device)).flatten()
+    chosen = torch.cat([high, outside[torch.randperm(len(outside), device=device)[:more]]])
+    row[chosen] = 1000 + torch.randperm(rank + more, device=device)
+    row[high[0]] = 999  # the least of all that is high is a delegate
     return row
 
 
@@ -389,11 +395,15 @@ def test_a_bound_that_too_few_or_too_many_reach_is_found_out(device, dtype, k, o
     torch.manual_seed(k)
     counts = []
     for row, target in enumerate(targets):
-        if target is not None and target < 2 * sample.rank:
+        if target is not None and target < sample.rank:
             target = None  # the sample alone has as many
         made = row_that_reaches(target, sample, head, device)
-        counts.append(reached(made, sample, head)[0])
-        assert target is None or counts[-1] == target
+        counts.append(int((made > 0).sum()))
+        assert counts[-1] == (target or sample.rank)
+        delegates = made[sample.places(head, device)].amax(1)
+        assert int((delegates >= made[made > 0].amin()).sum()) == sample.rank, (
+            "the bound is not the least of them"
+        )
         tensor[row] = made.to(dtype)
         assert torch.equal(tensor[row].to(torch.int64), made), "not distinct in this dtype"
     assert sample.room == room < max(counts)
@@ -431,8 +441,8 @@ def test_a_long_row_with_nothing_but_peaks_or_pits_in_its_sample_is_answered_exa
         sample = delegate_model.sample_of(1, cols, k, torch.float32)
         places = sample.places(0, device).flatten()
         tensor[0, places] += 100 if form == "peaks" else -100
-        count, _ = reached(tensor[0], sample, 0)
-        assert count < k if form == "peaks" else count > sample.room
+        least, most = reached(tensor[0], sample, 0)
+        assert most < k if form == "peaks" else least > sample.room
         check(tensor, k)
         tensor.neg_()
         check(tensor, k, largest=False, sorted=False)
