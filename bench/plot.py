@@ -5,7 +5,7 @@
     <name>-time.png       us over cols, a panel for each (input, dtype, rows, k) timed at several cols
     <name>-xfloor.png     the same panels as x floor
     <name>-points.png     a bar a point: x floor with its goal; for CPU sets times as fast as torch.topk
-    <name>-<study>.png    ablations: x floor over cols of each variant
+    <name>-<study>.png    ablations: x floor over cols, k or alpha of each variant; time by step; workload
 
 Needs matplotlib and nothing else: the records may come from another machine.
 """
@@ -72,12 +72,17 @@ def _title(header: Record) -> str:
 
 
 def _curves(
-    axes: Any, records: Sequence[Record], names: Sequence[str], field: str, colours: dict[str, str]
+    axes: Any,
+    records: Sequence[Record],
+    names: Sequence[str],
+    field: str,
+    colours: dict[str, str],
+    over: str = "cols",
 ) -> None:
-    """One line a contender over cols."""
-    records = sorted(records, key=lambda r: r["cols"])
+    """One line a contender over cols, or over another field of the records."""
+    records = sorted(records, key=lambda r: r[over])
     for name in names:
-        points = [(r["cols"], _value(r, name, field)) for r in records]
+        points = [(r[over], _value(r, name, field)) for r in records]
         points = [point for point in points if point[1] is not None]
         if points:
             label = name.removeprefix(OURS)
@@ -88,7 +93,13 @@ def _curves(
 
 
 def _panels(
-    plt: Any, groups: dict[str, list[Record]], title: str, ylabel: str, draw: Callable[..., None], path: Path
+    plt: Any,
+    groups: dict[str, list[Record]],
+    title: str,
+    ylabel: str,
+    draw: Callable[..., None],
+    path: Path,
+    xlabel: str = "cols",
 ) -> None:
     """A grid of panels, a group each, and one legend."""
     width = min(4, len(groups))
@@ -97,7 +108,7 @@ def _panels(
     for axes, (name, records) in zip(grid.flat, groups.items(), strict=False):
         draw(axes, records)
         axes.set_title(name, fontsize=9)
-        axes.set_xlabel("cols")
+        axes.set_xlabel(xlabel)
         axes.set_ylabel(ylabel)
     for axes in list(grid.flat)[len(groups) :]:
         axes.set_visible(False)
@@ -165,16 +176,83 @@ def _plot_points(plt: Any, points: Sequence[Record], header: Record, path: Path)
 
 
 def _plot_ablation(plt: Any, records: Sequence[Record], header: Record, path: Path) -> None:
+    """Curves of the variants over cols or k, a panel for each of what is fixed."""
+    over = records[0].get("axis", "cols")
+    special = {"alpha": _plot_alpha, "steps": _plot_steps, "workload": _plot_workload}
+    title = f"{records[0]['study']} ({records[0]['figure']}): {_title(header)}"
+    if records[0]["study"] in special:
+        special[records[0]["study"]](plt, records, title, path)
+        return
+    fixed = "cols" if over == "k" else "k"
     names = [name for name in _names(records) if name != "floor"]
     groups: dict[str, list[Record]] = defaultdict(list)
     for record in records:
-        groups[f"{record['input']}, k {record['k']}"].append(record)
-    title = f"{records[0]['study']} ({records[0]['figure']}): {_title(header)}"
+        groups[f"{record['input']}, {fixed} {size_text(record[fixed])}"].append(record)
 
     def draw(axes: Any, some: Sequence[Record]) -> None:
-        _curves(axes, some, names, "x_floor", _colours(names))
+        _curves(axes, some, names, "x_floor", _colours(names), over)
 
-    _panels(plt, groups, title, "x floor", draw, path)
+    _panels(plt, groups, title, "x floor", draw, path, over)
+
+
+def _plot_alpha(plt: Any, records: Sequence[Record], title: str, path: Path) -> None:
+    """x floor over alpha, rule 4's marked."""
+    groups = {f"cols {size_text(r['cols'])}, k {size_text(r['k'])}, beta {r['beta']}": [r] for r in records}
+
+    def draw(axes: Any, some: Sequence[Record]) -> None:
+        timed = [c for c in some[0]["contenders"] if c["name"] != "floor" and c["us"] is not None]
+        x_floor = {int(c["name"]): c["x_floor"] for c in timed}
+        axes.plot(*zip(*x_floor.items(), strict=True), marker="o", markersize=3, color=_OUR_COLOURS[0])
+        axes.axvline(some[0]["rule_4"], color="tab:orange", label="rule 4")
+        axes.grid(True, which="major", alpha=0.3)
+
+    _panels(plt, groups, title, "x floor", draw, path, "alpha")
+
+
+def _plot_steps(plt: Any, records: Sequence[Record], title: str, path: Path) -> None:
+    """A bar a k, of a piece a step; a panel a form."""
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for record in sorted(records, key=lambda r: (r["cols"], r["k"])):
+        for form in record["contenders"]:
+            groups[f"{form['name']}, cols {size_text(record['cols'])}"].append({**form, "k": record["k"]})
+    steps = list(dict.fromkeys(step for some in groups.values() for form in some for step in form["steps"]))
+
+    def draw(axes: Any, some: Sequence[Record]) -> None:
+        below = [0.0] * len(some)
+        for step, colour in zip(steps, _OUR_COLOURS, strict=False):
+            heights = [form["steps"].get(step, 0.0) for form in some]
+            axes.bar(range(len(some)), heights, bottom=below, label=step, color=colour)
+            below = [base + height for base, height in zip(below, heights, strict=True)]
+        axes.set_xticks(range(len(some)), [size_text(form["k"]) for form in some], fontsize=7)
+
+    _panels(plt, groups, title, "us", draw, path, "k")
+
+
+def _plot_workload(plt: Any, records: Sequence[Record], title: str, path: Path) -> None:
+    """What each selection works on, as a share of the row, over whichever of k and cols varies."""
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for varies, fixed in (("k", "cols"), ("cols", "k")):
+        for value in dict.fromkeys(r[fixed] for r in records):
+            some = [r for r in records if r[fixed] == value]
+            if len(some) > 2:
+                groups[f"over {varies}, {fixed} {size_text(value)}"] = [
+                    {**r, "over": r[varies]} for r in some
+                ]
+
+    def draw(axes: Any, some: Sequence[Record]) -> None:
+        some = sorted(some, key=lambda r: r["over"])
+        over = [r["over"] for r in some]
+        parts = (("first selection", "delegates"), ("second selection", "candidates"))
+        for (label, field), colour in zip(parts, _OUR_COLOURS, strict=False):
+            shares = [r[field] / r["cols"] for r in some]
+            axes.plot(over, shares, marker="o", markersize=3, label=label, color=colour)
+        both = [(r["delegates"] + r["candidates"]) / r["cols"] for r in some]
+        axes.plot(over, both, marker="o", markersize=3, label="both", color="0.5")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.grid(True, which="major", alpha=0.3)
+
+    _panels(plt, groups, title, "elements / cols", draw, path, "k, or cols")
 
 
 def plot_file(path: Path, folder: Path | None = None) -> None:

@@ -5,6 +5,7 @@ A point is one top-k request on a named input of tests/inputs.py. `point_set(nam
     smoke     a few seconds on any device: does the harness work, is every result right
     goals     CUDA: the table of goals, with the best library known for each line
     air       CUDA: the goals of AIR top-k alone
+    grid_select, delegate    the same of the other two
     grid      CUDA: rows 1..16384, cols 2^8..2^30, k 1..2^20, then inputs, then dtypes
     cpu       the CPU goals (times as fast as torch.topk) and a CPU grid
     callers   the shapes that samplers, indexers, routers, sparsifiers and rerankers call with
@@ -99,6 +100,31 @@ _AIR_GOALS: tuple[tuple[str, int, int, float], ...] = (
     ("normal", 100, 2**20, 2.6),
 )
 
+# (input, rows, cols, k, goal as x floor)
+_GRID_SELECT_GOALS: tuple[tuple[str, int, int, int, float], ...] = (
+    ("normal", 1, 2**28, 32, 1.15),
+    ("normal", 1, 2**28, 256, 1.3),
+    ("normal", 1, 2**28, 2048, 2.0),
+    ("normal", 100, 2**20, 32, 1.3),
+    ("normal", 10000, 1000, 10, 2.5),
+    ("increasing", 1, 2**28, 32, 5.0),
+    ("increasing", 1, 2**28, 256, 5.0),
+    ("increasing", 1, 2**28, 2048, 5.0),
+)
+_DELEGATE_GOALS: tuple[tuple[str, int, int, int, float], ...] = (
+    ("normal", 1, 2**28, 32, 1.08),
+    ("normal", 1, 2**28, 2048, 1.1),
+    ("normal", 1, 2**28, 32768, 1.15),
+    ("normal", 1, 2**28, 2**20, 1.6),
+    ("normal", 1, 2**30, 2048, 1.05),
+    ("uniform", 1, 2**28, 256, 1.15),
+    ("twelve_bit_random", 1, 2**28, 256, 1.15),
+    ("all_equal", 1, 2**28, 256, 1.15),
+    ("increasing", 1, 2**28, 256, 1.15),
+    ("decreasing", 1, 2**28, 256, 1.15),
+    ("ones_with_four_outliers", 1, 2**28, 256, 1.15),
+)
+
 
 def _goals() -> list[Point]:
     return [
@@ -112,6 +138,22 @@ def _air() -> list[Point]:
         Point(rows, cols, 2048, name, algorithms=("air",), goal=Goal(x_floor=goal, algorithm="air"))
         for name, rows, cols, goal in _AIR_GOALS
     ]
+
+
+def _held_to(algorithm: str, goals: Iterable[tuple[str, int, int, int, float]]) -> list[Point]:
+    return [
+        Point(rows, cols, k, name, algorithms=(algorithm,), goal=Goal(x_floor=goal, algorithm=algorithm))
+        for name, rows, cols, k, goal in goals
+    ]
+
+
+def _grid_select() -> list[Point]:
+    return _held_to("grid_select", _GRID_SELECT_GOALS)
+
+
+def _delegate() -> list[Point]:
+    bfloat16 = Point(1, 2**28, 2048, dtype="bfloat16", algorithms=("delegate",))
+    return [*_held_to("delegate", _DELEGATE_GOALS), bfloat16]
 
 
 # --- the CUDA grid --------------------------------------------------------------------------------
@@ -235,6 +277,8 @@ SETS: dict[str, Callable[[], list[Point]]] = {
     "smoke": _smoke,
     "goals": _goals,
     "air": _air,
+    "grid_select": _grid_select,
+    "delegate": _delegate,
     "grid": _grid,
     "cpu": _cpu,
     "callers": _callers,

@@ -9,9 +9,13 @@ from pathlib import Path
 _TEXT = (Path(__file__).resolve().parents[1] / "csrc" / "cuda" / "tuning.h").read_text()
 
 
-def number(name: str) -> int:
-    """The value of `inline constexpr ... name = a * b;`."""
-    found = re.search(rf"\b{name}\s*=\s*([0-9]+(?:\s*\*\s*[0-9]+)*)\s*;", _TEXT)
+def number(name: str) -> int | float:
+    """The value of `inline constexpr ... name = a * b;`, `name = a << b;` or `name = a.b;`."""
+    found = re.search(
+        rf"\b{name}\s*=\s*(?:([0-9]+\.[0-9]+)|([0-9]+(?:\s*\*\s*[0-9]+)*)(?:\s*<<\s*([0-9]+))?)\s*;", _TEXT
+    )
     if not found:
         raise KeyError(f"{name} is not a plain number in tuning.h")
-    return math.prod(int(factor) for factor in found[1].split("*"))
+    if found[1]:
+        return float(found[1])
+    return math.prod(int(factor) for factor in found[2].split("*")) << int(found[3] or 0)

@@ -8,11 +8,12 @@ import pytest
 import torch
 
 import torch_topk
-from tests import oracle, tuning
+from tests import delegate_model, oracle, tuning
 
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
-NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air", "grid_select")]
+NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air", "grid_select", "delegate")]
+DELEGATE = int(torch_topk.Algorithm.delegate)
 GRID_SELECT = int(torch_topk.Algorithm.grid_select)
 SMS = 132  # of the GPU that a meta tensor is planned for
 SHAPES = [(1, 1), (1, 100), (3, 4096), (32, 50257), (1, 1 << 20), (1, 1 << 28), (100_000, 256), (7, 33_333)]
@@ -218,6 +219,122 @@ def test_grid_select_spreads_a_long_row_over_the_gpu_and_few_short_rows_over_its
     for rows, cols in ((1, 1 << 28), (100, 1 << 20), (3, 100_000)):
         samples = number("samples each", rows, cols) * number("blocks a row", rows, cols)
         assert samples * 32 * 16 <= max(cols / 16, number("blocks a row", rows, cols) * 32 * 16)
+
+
+# Delegate.
+
+
+def delegate_form(*shape: int, k: int, dtype: torch.dtype = torch.float32) -> str:
+    return form(meta(*shape, dtype=dtype), k, algorithm=DELEGATE)
+
+
+def numbers_of(pattern: str, text: str) -> tuple[int, ...]:
+    found = re.fullmatch(pattern, text)
+    assert found, text
+    return tuple(map(int, found.groups()))
+
+
+FROM_MAXIMA = r"delegate: subranges of 2\^(\d+), beta (\d), (\d+) blocks a row, room for (\d+) candidates"
+FROM_SAMPLE = (
+    r"delegate: bound is number (\d+) of (\d+) delegates of a sample, (\d+) blocks a row, "
+    r"room for (\d+) candidates"
+)
+
+
+def test_delegate_takes_its_bound_from_a_sample_where_rows_are_long_and_k_is_small():
+    cols, per_k = tuning.number("kSampleMinCols"), tuning.number("kSampleMinColsPerK")
+    for rows, cols_here, k, sampled in (
+        (1, cols, 1, True),
+        (1, cols - 1, 1, False),
+        (1, cols, cols // per_k, True),
+        (1, cols, cols // per_k + 1, False),
+        (100, cols + 12_345, 50, True),
+        (1, 2**30, 2**30 // per_k, True),
+        (1, 2**30, 2**30 // per_k + 1, False),
+    ):
+        numbers_of(FROM_SAMPLE if sampled else FROM_MAXIMA, delegate_form(rows, cols_here, k=k))
+        assert delegate_model.is_sampled(cols_here, k) == sampled
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_a_sample_is_as_large_and_its_bound_as_low_as_its_numbers_ask(dtype):
+    for rows in (1, 3, 100, 5000):
+        for cols in (2**18, 2**20 + 3, 10**7, 2**28, 2**31 + 3):
+            for k in (1, 2, 100, 2048, 2**15, cols // 64):
+                if not (delegate_model.is_sampled(cols, k) and delegate_model.serves(cols, k, dtype)):
+                    continue
+                rank, delegates, blocks, room = numbers_of(
+                    FROM_SAMPLE, delegate_form(rows, cols, k=k, dtype=dtype)
+                )
+                sample = delegate_model.sample_of(rows, cols, k, dtype)
+                assert (rank, delegates, room) == (sample.rank, sample.delegates, sample.room)
+                assert blocks >= 1 and 1 <= rank <= delegates <= tuning.number("kSampleMostDelegates")
+                assert 2 * k <= room <= cols
+                places = sample.blocks * 2048 * (16 // dtype.itemsize)
+                assert places <= cols / 8, "a sample is a small part of its row"
+                # More elements reach the bound than k: the sample has fewer of the k best than `rank`.
+                assert rank == delegates or rank > places * k / cols
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64], ids=oracle.name_of
+)
+@pytest.mark.parametrize("head", [0, 1])
+def test_a_sample_lies_in_its_row_and_holds_no_element_twice(dtype, head):
+    for cols, k in ((2**18, 100), (2**18 + 17, 4096), (2**22 + 5, 1), (10**7, 1000)):
+        sample = delegate_model.sample_of(1, cols, k, dtype)
+        places = sample.places(head)
+        assert places.shape[0] == sample.delegates
+        assert places.min() >= 0 and places.max() < cols
+        assert len(places.unique()) == places.numel() == sample.blocks * 2048 * (16 // dtype.itemsize)
+        # Spread over the row, that is, over each of its sixteenths.
+        share = torch.histc(places.double(), 16, 0, cols) / places.numel()
+        assert (share - 1 / 16).abs().max() < 1 / 64
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_subranges_are_as_long_as_rule_4_says(dtype):
+    seen = set()
+    for cols in (2000, 10_000, 65_536, 131_200, 2**18 - 1, 2**24 + 7, 2**28):
+        for k in {1, 2, 3, 50, 100, 700, 2048, 8191, 8192, cols // 300, cols // 60, cols // 40}:
+            if not (k and delegate_model.serves(cols, k, dtype)) or delegate_model.is_sampled(cols, k):
+                continue
+            alpha, beta, blocks, room = numbers_of(FROM_MAXIMA, delegate_form(1, cols, k=k, dtype=dtype))
+            assert beta == delegate_model.chosen_beta(k)
+            assert alpha == delegate_model.rule_4(cols, k, dtype, beta), (cols, k)
+            assert blocks >= 1 and k <= room <= cols
+            seen.add((alpha, beta))
+    # Of one-byte elements, a row with room for the k of beta 2 is long enough for a sample.
+    assert {beta for _, beta in seen} == ({1} if dtype.itemsize == 1 else {1, 2})
+    assert len({alpha for alpha, _ in seen}) >= 4
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+@pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
+def test_delegate_refuses_a_row_that_has_no_subrange_for_each_winner(call, dtype):
+    subrange = 64 // dtype.itemsize
+    for rows, cols in ((1, 1000 * subrange), (7, 1001 * subrange - 1), (0, 1000 * subrange), (1, 2**28)):
+        most = cols // subrange - 1
+        assert most == delegate_model.most_k(cols, dtype)
+        call(meta(rows, cols, dtype=dtype), most, algorithm=DELEGATE)
+        call(meta(rows, cols, dtype=dtype), 0, algorithm=DELEGATE)
+        for k in (most + 1, cols):
+            with pytest.raises(
+                RuntimeError, match="delegate cannot serve this: it needs rows of more than 64"
+            ):
+                call(meta(rows, cols, dtype=dtype), k, algorithm=DELEGATE)
+
+
+def test_delegate_reads_a_long_row_with_the_whole_gpu_and_orders_what_it_found():
+    for cols, k in ((2**28, 2048), (2**28, 2**23), (100_000, 300)):
+        text = delegate_form(1, cols, k=k)
+        blocks = int(re.search(r"(\d+) blocks a row", text)[1])
+        assert blocks >= SMS if cols == 2**28 else blocks >= 1
+        tensor = meta(1, cols)
+        assert "then order_rows" in plan(tensor, k, algorithm=DELEGATE)
+        assert "then order_rows" not in plan(tensor, 1, algorithm=DELEGATE)
+        assert "then order_rows" not in plan(tensor, k, sorted=False, algorithm=DELEGATE)
+    assert int(re.search(r"(\d+) blocks a row", delegate_form(1, 2**40, k=5, dtype=torch.uint8))[1]) > 2**9
 
 
 # Reranking.
