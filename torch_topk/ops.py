@@ -99,7 +99,7 @@ def topk(
             topk, (input,), input, k, dim, largest, sorted,
             magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, out=out,
         )  # fmt: skip
-    # The call that is made most, told by the fewest checks. Defaults are left out: parsing them takes as long.
+    # The call that is made most, told by the fewest checks. Defaults are left out, as parsing takes time.
     if (
         largest is True and sorted is True and type(k) is int and type(dim) is int and dim == -1
         and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and out is None

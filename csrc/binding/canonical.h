@@ -94,7 +94,8 @@ std::tuple<Tensor, Tensor> boxed_topk(const Tensor& self, int64_t k, int64_t dim
 }
 template <const Backend& backend>
 void boxed_topk_out(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
-                    std::optional<ScalarType> index_dtype, int64_t algorithm, const Tensor& values, const Tensor& indices) {
+                    std::optional<ScalarType> index_dtype, int64_t algorithm, const Tensor& values,
+                    const Tensor& indices) {
   topk_out(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, values, indices, backend);
 }
 template <const Backend& backend>
