@@ -37,6 +37,13 @@ constexpr int64_t kKeysPerWinner = 16;
 // A tile with more than one candidate in so many elements sends the next one through step 2.
 constexpr int64_t kFewElementsPerHit = 8;
 
+// A guess of the floor reads one element in so many, and at most so many.
+constexpr int64_t kElementsPerSample = 8;
+constexpr int64_t kMaxSample = 16384;
+
+// A guess pays where it is expected to leave up to so many candidates a winner, and a strip of them.
+constexpr int64_t kGuessedPerWinner = 4;
+
 // Tiles double up to this many elements while they yield few candidates: each begins with find_runs.
 constexpr int64_t kMaxTile = 65536;
 
@@ -162,6 +169,36 @@ bool raise_floor(Selection& selection, int64_t begin, int64_t end, int64_t deleg
   return true;
 }
 
+// The rank in a sample of one element in `spacing` that hardly ever lies among the row's k best: a sample holds
+// k / spacing of those, give or take the square root of that.
+inline int64_t guess_rank(int64_t k, int64_t spacing) {
+  int64_t deviation = 0;
+  while ((deviation + 1) * (deviation + 1) * spacing <= 9 * k) ++deviation;
+  return smaller(k, k / spacing + deviation + 2);
+}
+
+// Step 2 for a long row: the floor of a sample of all of it, by delegates. Returns false where it would not pay.
+template <class Selection>
+bool guess_floor(Selection& selection, int64_t begin, int64_t end) {
+  using Bits = typename Selection::Bits;
+  const int64_t length = end - begin;
+  if (length <= 2 * kTile) return false;
+  const int64_t spacing = larger(kElementsPerSample, length / kMaxSample);
+  const int64_t rank = guess_rank(selection.k, spacing);
+  if (rank * spacing > kGuessedPerWinner * selection.k + kStrip) return false;
+  // Four delegates an element of that rank put few of the better ones behind one.
+  const int64_t delegates = (4 * rank + kStrip - 1) / kStrip * kStrip;
+  const int64_t stride = delegates * spacing;
+  if (delegates > 2 * selection.k + kSpareDelegates || length < 4 * stride) return false;
+  for (int64_t i = 0; i < delegates; i += kLanes<Bits>) {
+    Bits best[kLanes<Bits>] = {};
+    raise_lanes(selection.order, selection.row + begin + i, length / stride, stride, best);
+    __builtin_memcpy(selection.delegates + i, best, sizeof(best));
+  }
+  selection.floor = find_cut(selection.delegates, delegates, rank, rank / 8);
+  return true;
+}
+
 // Step 6.
 template <class Selection>
 void drop_losers(Selection& selection) {
@@ -252,10 +289,10 @@ bool read_twice(Selection& selection, int64_t begin, int64_t end, int64_t delega
 }
 
 template <class Selection>
-void read_by_tiles(Selection& selection, int64_t begin, int64_t end) {
+void read_by_tiles(Selection& selection, int64_t begin, int64_t end, bool have_floor) {
   const TileShape tile = choose_tile<typename Selection::Bits>(end - begin, selection.k);
-  int64_t elements = tile.elements;
-  bool many_hits = tile.delegates != 0;
+  int64_t elements = have_floor ? kMaxTile : tile.elements;
+  bool many_hits = tile.delegates != 0 && !have_floor;
   while (begin < end && !selection.decided) {
     const int64_t tile_end = smaller(begin + elements, end);
     if (many_hits) {
@@ -293,7 +330,12 @@ int64_t select_piece(const Order& order, const Piece& piece, const Scratch& scra
   if (k < length && k > length / kKeysPerWinner && length <= scratch.keys_capacity) {
     read_all_keys(selection, piece.begin, piece.end);
   } else {
-    read_by_tiles(selection, piece.begin, piece.end);
+    read_by_tiles(selection, piece.begin, piece.end, guess_floor(selection, piece.begin, piece.end));
+    if (selection.count < k) {  // the guess was too high
+      selection.count = 0;
+      selection.floor = 0;
+      read_by_tiles(selection, piece.begin, piece.end, false);
+    }
   }
   return selection.count;
 }
