@@ -227,12 +227,12 @@ void sort_by_rank(Candidate* candidates, int64_t count) {
     Vector<uint64_t> better_than_second = {};
     // Earlier candidates are better where equal. Within the block that is settled one by one below.
     for (int64_t i = 0; i < block; ++i) {
-      better_than_first -= reinterpret_cast<Vector<uint64_t>>(keys[i] >= first);
-      better_than_second -= reinterpret_cast<Vector<uint64_t>>(keys[i] >= second);
+      better_than_first = keys[i] >= first ? better_than_first + 1 : better_than_first;
+      better_than_second = keys[i] >= second ? better_than_second + 1 : better_than_second;
     }
     for (int64_t i = block; i < count; ++i) {
-      better_than_first -= reinterpret_cast<Vector<uint64_t>>(keys[i] > first);
-      better_than_second -= reinterpret_cast<Vector<uint64_t>>(keys[i] > second);
+      better_than_first = keys[i] > first ? better_than_first + 1 : better_than_first;
+      better_than_second = keys[i] > second ? better_than_second + 1 : better_than_second;
     }
     __builtin_memcpy(places + block, &better_than_first, sizeof(better_than_first));
     __builtin_memcpy(places + block + kVector, &better_than_second, sizeof(better_than_second));
@@ -334,6 +334,7 @@ int64_t move_least_back(Candidate* candidates, int64_t count, Candidate* scratch
 // Best first. `scratch` has room for as many candidates.
 template <class Bits, class Candidate>
 void sort_candidates(Candidate* candidates, int64_t count, Candidate* scratch) {
+  if (count == 1) return;
   if (count > kCheckOrderMin) {
     if (is_falling(candidates, count)) return;
     if (is_rising(candidates, count)) return reverse(candidates, count);
