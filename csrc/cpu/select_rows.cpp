@@ -366,7 +366,11 @@ void write_best(const Piece& piece, const Scratch& scratch, int64_t count, const
   const int64_t k = piece.k;
   Candidate* const winners = reinterpret_cast<Candidate*>(scratch.candidates);
   const int64_t slack = output.sorted ? larger(cut_slack(k), smaller(kRankSortMax - k, kSortSlack)) : 0;
-  if (count > k + slack) count = keep_best(winners, count, k, slack, find_cut(winners, count, k, slack));
+  if (count > k + slack) {
+    count = count <= scratch.keys_capacity
+                ? keep_best_by_keys(winners, count, k, slack, reinterpret_cast<Bits*>(scratch.keys))
+                : keep_best(winners, count, k, slack, find_cut(winners, count, k, slack));
+  }
   if (output.sorted) sort_candidates<Bits>(winners, count, winners + count);
   const Bits* const row = static_cast<const Bits*>(piece.row);
   Bits* const values = static_cast<Bits*>(output.values);
