@@ -58,29 +58,15 @@ class Call:
             tensor = apply_view(tensor, view)
         return tensor
 
+    def flags(self) -> dict[str, object]:
+        names = ("k", "dim", "largest", "sorted", "magnitude", "index_dtype")
+        return {name: getattr(self, name) for name in names}
+
     def run(self, topk: Callable, tensor: torch.Tensor, **more) -> tuple[torch.Tensor, torch.Tensor]:
-        return topk(
-            tensor,
-            self.k,
-            self.dim,
-            self.largest,
-            self.sorted,
-            magnitude=self.magnitude,
-            index_dtype=self.index_dtype,
-            **more,
-        )
+        return topk(tensor, **self.flags(), **more)
 
     def check(self, result: tuple[torch.Tensor, torch.Tensor], tensor: torch.Tensor) -> None:
-        oracle.assert_topk(
-            result,
-            tensor,
-            self.k,
-            self.dim,
-            self.largest,
-            self.sorted,
-            magnitude=self.magnitude,
-            index_dtype=self.index_dtype,
-        )
+        oracle.assert_topk(result, tensor, **self.flags())
 
 
 # Around the powers of two: the sizes at which lanes, warps, queues and blocks fill up.

@@ -1,7 +1,7 @@
 #include "binding/canonical.h"
 
+#include <pthread.h>
 #include <torch/csrc/stable/ops.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -16,6 +16,8 @@ namespace gputopk::binding {
 namespace {
 
 constexpr const char* kOp = kTopk;
+
+using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 
 bool is_complex(ScalarType type) {
   return type == ScalarType::ComplexHalf || type == ScalarType::ComplexFloat ||
@@ -49,7 +51,7 @@ std::string text(const std::vector<int64_t>& sizes) {
 }
 
 // The distance between rows, if all dimensions but the last can be walked with one, and the last is dense.
-std::optional<int64_t> row_stride(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
+std::optional<int64_t> row_stride(Sizes sizes, Sizes strides) {
   const size_t last = sizes.size() - 1;
   if (sizes[last] > 1 && strides[last] != 1) return std::nullopt;
   std::optional<int64_t> innermost;
@@ -77,7 +79,9 @@ void refuse_allocation(int64_t bytes, const torch::stable::Device& device, const
         known ? ": " : " (out of memory?)", known ? torch_exception_get_what_without_backtrace() : "");
 }
 
-const pid_t loaded_by = getpid();
+// Set by a handler: asking for the process' number is a system call.
+bool forked = false;
+const int fork_handler = pthread_atfork(nullptr, nullptr, [] { forked = true; });
 
 // torch copies fewer elements than this on one thread.
 constexpr int64_t kSerialCopy = 32768;
@@ -182,11 +186,11 @@ std::vector<int64_t> to_vector(torch::headeronly::IntHeaderOnlyArrayRef array) {
   return {array.begin(), array.end()};
 }
 
-bool in_forked_child() { return getpid() != loaded_by; }
+bool in_forked_child() { return forked; }
 
 Request canonicalise(const Tensor& self, const Arguments& arguments) {
   Request request{{}, Algorithm::kAuto, self, false, 0, {}, self.scalar_type(), ScalarType::Long};
-  std::vector<int64_t> sizes = to_vector(self.sizes());
+  Sizes sizes = self.sizes();
   const int64_t dims = std::max<int64_t>(1, static_cast<int64_t>(sizes.size()));
   check(arguments.dim >= -dims && arguments.dim < dims, kOp,
         "Dimension out of range (expected to be in range of [", -dims, ", ", dims - 1, "], but got ",
@@ -212,10 +216,12 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
         kAlgorithms - 1, "], but is ", arguments.algorithm);
   request.algorithm = static_cast<Algorithm>(arguments.algorithm);
 
-  request.input = sizes.empty() ? self : with_dim_last(self, request.dim);
-  sizes = to_vector(request.input.sizes());
-  std::optional<int64_t> stride = sizes.empty() ? 1 : row_stride(sizes, to_vector(request.input.strides()));
-  request.sizes = sizes;
+  if (request.dim != dims - 1) {
+    request.input = torch::stable::transpose(self, request.dim, -1);
+    sizes = request.input.sizes();
+  }
+  const std::optional<int64_t> stride = sizes.empty() ? 1 : row_stride(sizes, request.input.strides());
+  request.sizes = to_vector(sizes);
   int64_t rows = 1;
   if (!sizes.empty()) {
     for (size_t i = 0; i + 1 < sizes.size(); ++i) rows *= sizes[i];
@@ -240,6 +246,14 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
 void gather_rows(Request& request) {
   if (request.scattered && !request.empty()) request.input = dense_copy(request.input);
   request.scattered = false;
+}
+
+Buffers buffers_of(const Request& request, const Tensor& values, const Tensor& indices) {
+  Buffers buffers;
+  buffers.input = request.input.const_data_ptr();
+  buffers.values = values.mutable_data_ptr();
+  buffers.indices = indices.mutable_data_ptr();
+  return buffers;
 }
 
 Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op) {
@@ -273,7 +287,7 @@ std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, 
   gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, self);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, self);
-  if (!request.empty()) backend.run(request, values, indices);
+  if (!request.empty()) backend.run(request, buffers_of(request, values, indices));
   return {restore(values, request.dim), restore(indices, request.dim)};
 }
 
@@ -289,11 +303,11 @@ void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& valu
   gather_rows(request);
   const bool dim_is_last = sizes.empty() || request.dim == static_cast<int64_t>(sizes.size()) - 1;
   if (dim_is_last && values.is_contiguous() && indices.is_contiguous()) {
-    return backend.run(request, values, indices);
+    return backend.run(request, buffers_of(request, values, indices));
   }
   const Tensor dense_values = new_empty(request.sizes, request.value_dtype, self);
   const Tensor dense_indices = new_empty(request.sizes, request.index_dtype, self);
-  backend.run(request, dense_values, dense_indices);
+  backend.run(request, buffers_of(request, dense_values, dense_indices));
   copy(sizes.empty() ? values : with_dim_last(values, request.dim), dense_values);
   copy(sizes.empty() ? indices : with_dim_last(indices, request.dim), dense_indices);
 }

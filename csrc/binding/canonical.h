@@ -49,6 +49,9 @@ Request canonicalise(const Tensor& self, const Arguments& arguments);
 // Makes `input` rows as problem.row_stride says: by a copy where the layout allows no view.
 void gather_rows(Request& request);
 
+// All but workspace. After gather_rows; `values` and `indices` are dense.
+Buffers buffers_of(const Request& request, const Tensor& values, const Tensor& indices);
+
 // A forked child has none of the threads of its parent's pool, though the pool believes so, and would wait
 // for them for ever.
 bool in_forked_child();
@@ -71,8 +74,8 @@ std::string device_name(const torch::stable::Device& device);
 struct Backend {
   // Throws where the request's algorithm cannot serve it, be the outputs empty or not.
   void (*check)(const Request& request);
-  // Fills dense outputs of request.sizes. Only for requests that are not empty, after gather_rows.
-  void (*run)(const Request& request, const Tensor& values, const Tensor& indices);
+  // Fills dense outputs of request.sizes; sees to workspace. Only for requests that are not empty.
+  void (*run)(const Request& request, Buffers buffers);
   // The plan as text. Only for requests that are not empty.
   std::string (*describe)(const Request& request);
 };
@@ -84,18 +87,19 @@ std::string plan(const Tensor& self, const Arguments& arguments, const Backend& 
 
 // gputopk::topk, gputopk::topk.out and gputopk::_plan of one device, in the form that TORCH_BOX takes.
 template <const Backend& backend>
-std::tuple<Tensor, Tensor> boxed_topk(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted,
+std::tuple<Tensor, Tensor> boxed_topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted,
                                       bool magnitude, std::optional<ScalarType> index_dtype,
                                       int64_t algorithm) {
   return topk(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, backend);
 }
 template <const Backend& backend>
-void boxed_topk_out(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
-                    std::optional<ScalarType> index_dtype, int64_t algorithm, Tensor values, Tensor indices) {
+void boxed_topk_out(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
+                    std::optional<ScalarType> index_dtype, int64_t algorithm, const Tensor& values,
+                    const Tensor& indices) {
   topk_out(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, values, indices, backend);
 }
 template <const Backend& backend>
-std::string boxed_plan(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
+std::string boxed_plan(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
                        std::optional<ScalarType> index_dtype, int64_t algorithm) {
   return plan(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, backend);
 }

@@ -3,26 +3,18 @@
 #include "cpu/rerank_cpu.h"
 
 #include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
 
+#include "binding/cpu_call.h"
 #include "binding/rerank.h"
 
 namespace gputopk::binding {
 namespace {
 
-void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t, int64_t, void*),
-                  void* context) {
-  TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, body, context));
-}
-
-int usable_threads() { return in_forked_child() ? 1 : static_cast<int>(torch::stable::get_num_threads()); }
-
 void run(const RerankProblem& problem, const RerankBuffers& buffers, const Tensor& like) {
   const int threads = usable_threads();
-  const int64_t bytes = static_cast<int64_t>(cpu::rerank_workspace_bytes(problem, threads));
-  const Tensor workspace = new_empty({bytes}, ScalarType::Byte, like, kRerank);
+  CpuWorkspace workspace(cpu::rerank_workspace_bytes(problem, threads), like, kRerank);
   RerankBuffers with_workspace = buffers;
-  with_workspace.workspace = workspace.mutable_data_ptr();
+  with_workspace.workspace = workspace.data();
   cpu::rerank(problem, with_workspace, threads, parallel_for);
 }
 

@@ -3,10 +3,10 @@
 #include "cpu/topk_cpu.h"
 
 #include <torch/csrc/stable/library.h>
-#include <torch/csrc/stable/ops.h>
 
 #include "binding/canonical.h"
 #include "binding/check.h"
+#include "binding/cpu_call.h"
 
 namespace gputopk::binding {
 namespace {
@@ -16,22 +16,10 @@ void check_algorithm(const Request& request) {
         " runs on CUDA tensors only; the CPU has one algorithm, auto");
 }
 
-void parallel_for(int64_t begin, int64_t end, int64_t grain, void (*body)(int64_t, int64_t, void*),
-                  void* context) {
-  TORCH_ERROR_CODE_CHECK(torch_parallel_for(begin, end, grain, body, context));
-}
-
-int usable_threads() { return in_forked_child() ? 1 : static_cast<int>(torch::stable::get_num_threads()); }
-
-void run(const Request& request, const Tensor& values, const Tensor& indices) {
+void run(const Request& request, Buffers buffers) {
   const int threads = usable_threads();
-  const int64_t bytes = static_cast<int64_t>(cpu::workspace_bytes(request.problem, threads));
-  const Tensor workspace = new_empty({bytes}, ScalarType::Byte, request.input);
-  Buffers buffers;
-  buffers.input = request.input.const_data_ptr();
-  buffers.values = values.mutable_data_ptr();
-  buffers.indices = indices.mutable_data_ptr();
-  buffers.workspace = workspace.mutable_data_ptr();
+  CpuWorkspace workspace(cpu::workspace_bytes(request.problem, threads), request.input, kTopk);
+  buffers.workspace = workspace.data();
   cpu::topk(request.problem, buffers, threads, parallel_for);
 }
 

@@ -34,23 +34,17 @@ cuda::Plan make_plan(const Request& request) {
   return cuda::make_plan(request.problem, device_of(request.input.get_device_index()), request.algorithm);
 }
 
-void run_plan(const cuda::Plan& plan, const Tensor& input, const Tensor& values, const Tensor& indices) {
-  const int32_t device_index = input.get_device_index();
+void run_plan(const cuda::Plan& plan, const Request& request, Buffers buffers) {
+  const int32_t device_index = request.input.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device_index);
   const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
   std::optional<Tensor> workspace;
-  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, input);
-  Buffers buffers;
-  buffers.input = input.const_data_ptr();
-  buffers.values = values.mutable_data_ptr();
-  buffers.indices = indices.mutable_data_ptr();
+  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, request.input);
   buffers.workspace = workspace ? workspace->mutable_data_ptr() : nullptr;
   check_launch(cuda::run(plan, buffers, current_stream(device_index)), plan);
 }
 
-void run(const Request& request, const Tensor& values, const Tensor& indices) {
-  run_plan(make_plan(request), request.input, values, indices);
-}
+void run(const Request& request, Buffers buffers) { run_plan(make_plan(request), request, buffers); }
 
 std::string describe_plan(const Request& request) {
   const cuda::Plan plan = make_plan(request);
@@ -67,7 +61,7 @@ std::tuple<Tensor, Tensor> run_study(Request& request, MakePlan&& make) {
   gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, request.input);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input);
-  if (!request.empty()) run_plan(make(), request.input, values, indices);
+  if (!request.empty()) run_plan(make(), request, buffers_of(request, values, indices));
   return {values, indices};
 }
 

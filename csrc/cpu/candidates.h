@@ -126,10 +126,28 @@ int64_t count_exceeding(const Item* items, int64_t count, RankKey<Item> bound) {
   return next == 0 ? 0 : count_reaching(items, count, next);
 }
 
+// Moves the ends of a range that holds an item to the items next to them.
+template <class Item, class Key = RankKey<Item>>
+void close_in(const Item* items, int64_t count, Key& low, Key& high) {
+  Key least = high;
+  Key greatest = low;
+  for (int64_t i = 0; i < count; ++i) {
+    const Key key = rank_key(items[i]);
+    least = smaller(least, key < low ? high : key);
+    greatest = larger(greatest, key > high ? low : key);
+  }
+  low = least;
+  high = greatest;
+}
+
 // At least k items reach `low`, and fewer than k exceed `high`.
 template <class Item, class Key = RankKey<Item>>
 Key cut_by_bisection(const Item* items, int64_t count, int64_t k, int64_t slack, Key low, Key high) {
-  while (low < high) {
+  // Among equal items only the last of a key's bits ends it: where items have few values, closing in does so
+  // sooner. Short keys end as soon without.
+  constexpr int kStepsToCloseIn = sizeof(Key) >= 4 ? 8 : 8 * sizeof(Key) + 1;
+  for (int step = 1; low < high; ++step) {
+    if (step % kStepsToCloseIn == 0) close_in(items, count, low, high);
     const Key middle = static_cast<Key>(high - (high - low) / 2);
     const int64_t reaching = count_reaching(items, count, middle);
     if (reaching < k) {
@@ -208,6 +226,23 @@ int64_t keep_best(Candidate* candidates, int64_t count, int64_t k, int64_t slack
   return kept;
 }
 
+// The same by a cut of the bare keys, written to `keys`: more of them fit a vector, and no bits of indices
+// are searched.
+template <class Bits, class Candidate>
+int64_t keep_best_by_keys(Candidate* candidates, int64_t count, int64_t k, int64_t slack, Bits* keys) {
+  for (int64_t i = 0; i < count; ++i) keys[i] = candidates[i].key();
+  const Bits cut = find_cut(keys, count, k, slack);
+  int64_t ties = k + slack - count_exceeding(keys, count, cut);
+  int64_t kept = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const bool equal = keys[i] == cut;
+    candidates[kept] = candidates[i];
+    kept += (keys[i] > cut) | (equal & (ties > 0));
+    ties -= equal;
+  }
+  return kept;
+}
+
 // Sorts up to kRankSortMax candidates: the place of each is the number of better ones.
 template <class Candidate>
 void sort_by_rank(Candidate* candidates, int64_t count) {
@@ -227,12 +262,12 @@ void sort_by_rank(Candidate* candidates, int64_t count) {
     Vector<uint64_t> better_than_second = {};
     // Earlier candidates are better where equal. Within the block that is settled one by one below.
     for (int64_t i = 0; i < block; ++i) {
-      better_than_first -= reinterpret_cast<Vector<uint64_t>>(keys[i] >= first);
-      better_than_second -= reinterpret_cast<Vector<uint64_t>>(keys[i] >= second);
+      better_than_first = keys[i] >= first ? better_than_first + 1 : better_than_first;
+      better_than_second = keys[i] >= second ? better_than_second + 1 : better_than_second;
     }
     for (int64_t i = block; i < count; ++i) {
-      better_than_first -= reinterpret_cast<Vector<uint64_t>>(keys[i] > first);
-      better_than_second -= reinterpret_cast<Vector<uint64_t>>(keys[i] > second);
+      better_than_first = keys[i] > first ? better_than_first + 1 : better_than_first;
+      better_than_second = keys[i] > second ? better_than_second + 1 : better_than_second;
     }
     __builtin_memcpy(places + block, &better_than_first, sizeof(better_than_first));
     __builtin_memcpy(places + block + kVector, &better_than_second, sizeof(better_than_second));
@@ -334,6 +369,7 @@ int64_t move_least_back(Candidate* candidates, int64_t count, Candidate* scratch
 // Best first. `scratch` has room for as many candidates.
 template <class Bits, class Candidate>
 void sort_candidates(Candidate* candidates, int64_t count, Candidate* scratch) {
+  if (count == 1) return;
   if (count > kCheckOrderMin) {
     if (is_falling(candidates, count)) return;
     if (is_rising(candidates, count)) return reverse(candidates, count);

@@ -136,18 +136,22 @@ template <class Integer>
 int64_t count_at_least(const Integer* values, int64_t count, Integer floor) {
   int64_t at_least = 0;
   int64_t i = 0;
-  if constexpr (sizeof(Integer) <= 8) {
-    constexpr int kVector = kVectorLanes<Integer>;
-    constexpr int kVectors = 128;  // that a lane of 8 bits can count
-    while (count - i >= kVector) {
-      Vector<Integer> counters = {};
-      const int64_t end = smaller<int64_t>(i + kVectors * kVector, count);
-      for (; end - i >= kVector; i += kVector) {
-        counters -= reinterpret_cast<Vector<Integer>>(load_vector(values + i) >= floor);
-      }
-      for (int lane = 0; lane < kVector; ++lane) at_least += counters[lane];
-    }
+#ifdef GPUTOPK_MASK_COMPARES
+  for (; count - i >= kLanes<Integer>; i += kLanes<Integer>) {
+    at_least += __builtin_popcountll(compare_at_least(_mm512_loadu_si512(values + i), floor));
   }
+#else
+  constexpr int kVector = kVectorLanes<Integer>;
+  constexpr int kVectors = 128;  // that a lane of 8 bits can count
+  while (count - i >= kVector) {
+    Vector<Integer> counters = {};
+    const int64_t end = smaller<int64_t>(i + kVectors * kVector, count);
+    for (; end - i >= kVector; i += kVector) {
+      counters -= reinterpret_cast<Vector<Integer>>(load_vector(values + i) >= floor);
+    }
+    for (int lane = 0; lane < kVector; ++lane) at_least += counters[lane];
+  }
+#endif
   for (; i < count; ++i) at_least += values[i] >= floor;
   return at_least;
 }

@@ -9,6 +9,8 @@
 //  4. Elements equal to the floor may win as long as fewer than k elements that reach it were appended. From
 //     then on they lose by their index, and the floor rises by one. (When no key is left above it, the rest
 //     of the row need not be read.)
+//     A long row is not read twice: its floor is first guessed, from a sample of all of it. The k best reach
+//     the guess but in rare rows, where fewer than k candidates come out; those are read again without it.
 //  5. Later tiles go straight to step 3, and their keys are computed only in strips with a hit (runs.h).
 //     Where a tile yields many candidates, as in a rising row, the next one goes through step 2 again.
 //  6. When twice k candidates are held, all but little more than the best k are dropped, and the floor rises
@@ -31,11 +33,20 @@ constexpr int64_t kMinElementsPerDelegate = 4;
 // Up to this many delegates, counting all pairs finds the k-th best fastest.
 constexpr int64_t kMaxPairedDelegates = 32;
 
-// Up to this many elements a winner, delegates are no cheaper than all keys.
+// Up to this many elements a winner, delegates are no cheaper than all keys, unless they are few enough to
+// pair.
 constexpr int64_t kKeysPerWinner = 16;
 
 // A tile with more than one candidate in so many elements sends the next one through step 2.
 constexpr int64_t kFewElementsPerHit = 8;
+
+// A guess of the floor reads so many elements at least and at most, in between one in kElementsPerSample.
+constexpr int64_t kMinSample = 2048;
+constexpr int64_t kElementsPerSample = 16;
+constexpr int64_t kMaxSample = 16384;
+
+// A guess pays where it is expected to leave up to so many candidates a winner, and a strip of them.
+constexpr int64_t kGuessedPerWinner = 4;
 
 // Tiles double up to this many elements while they yield few candidates: each begins with find_runs.
 constexpr int64_t kMaxTile = 65536;
@@ -43,6 +54,9 @@ constexpr int64_t kMaxTile = 65536;
 // How far ahead the row is asked for, in elements: enough for the memory's latency. The processor's own
 // prefetcher stops at each page.
 constexpr int64_t kPrefetch = 2048;
+
+// Sorting a few more candidates by rank costs less than an exact cut.
+constexpr int64_t kSortSlack = 16;
 
 // By how much a cut may exceed k. An eighth more candidates cost less than the steps to an exact cut.
 inline int64_t cut_slack(int64_t k) { return smaller(k / 8, kMaxCutSlack); }
@@ -162,6 +176,37 @@ bool raise_floor(Selection& selection, int64_t begin, int64_t end, int64_t deleg
   return true;
 }
 
+// A rank such that the sample's element of that rank is, hardly ever, among the row's k best: of those a
+// sample of one element in `spacing` holds k / spacing, give or take three square roots of that.
+inline int64_t guess_rank(int64_t k, int64_t spacing) {
+  int64_t deviation = 0;
+  while ((deviation + 1) * (deviation + 1) * spacing <= 9 * k) ++deviation;
+  return smaller(k, k / spacing + deviation + 2);
+}
+
+// Step 2 for a long row: the floor of a sample of all of it, by delegates. Returns false where it would not
+// pay.
+template <class Selection>
+bool guess_floor(Selection& selection, int64_t begin, int64_t end) {
+  using Bits = typename Selection::Bits;
+  const int64_t length = end - begin;
+  if (length <= 2 * kTile) return false;
+  const int64_t spacing = larger(smaller(kElementsPerSample, length / kMinSample), length / kMaxSample);
+  const int64_t rank = guess_rank(selection.k, spacing);
+  if (rank * spacing > kGuessedPerWinner * selection.k + kStrip) return false;
+  // Four delegates an element of that rank put few of the better ones behind one.
+  const int64_t delegates = (4 * rank + kStrip - 1) / kStrip * kStrip;
+  const int64_t stride = delegates * spacing;
+  if (delegates > 2 * selection.k + kSpareDelegates || length < 4 * stride) return false;
+  for (int64_t i = 0; i < delegates; i += kLanes<Bits>) {
+    Bits best[kLanes<Bits>] = {};
+    raise_lanes(selection.order, selection.row + begin + i, length / stride, stride, best);
+    __builtin_memcpy(selection.delegates + i, best, sizeof(best));
+  }
+  selection.floor = find_cut(selection.delegates, delegates, rank, rank / 8);
+  return true;
+}
+
 // Step 6.
 template <class Selection>
 void drop_losers(Selection& selection) {
@@ -252,10 +297,9 @@ bool read_twice(Selection& selection, int64_t begin, int64_t end, int64_t delega
 }
 
 template <class Selection>
-void read_by_tiles(Selection& selection, int64_t begin, int64_t end) {
-  const TileShape tile = choose_tile<typename Selection::Bits>(end - begin, selection.k);
-  int64_t elements = tile.elements;
-  bool many_hits = tile.delegates != 0;
+void read_by_tiles(Selection& selection, int64_t begin, int64_t end, TileShape tile, bool have_floor) {
+  int64_t elements = have_floor ? kMaxTile : tile.elements;
+  bool many_hits = tile.delegates != 0 && !have_floor;
   while (begin < end && !selection.decided) {
     const int64_t tile_end = smaller(begin + elements, end);
     if (many_hits) {
@@ -290,10 +334,19 @@ int64_t select_piece(const Order& order, const Piece& piece, const Scratch& scra
                                         reinterpret_cast<Candidate*>(scratch.candidates),
                                         reinterpret_cast<Bits*>(scratch.delegates),
                                         reinterpret_cast<Bits*>(scratch.keys)};
-  if (k < length && k > length / kKeysPerWinner && length <= scratch.keys_capacity) {
+  const TileShape tile = choose_tile<Bits>(length, k);
+  const bool few_delegates = tile.delegates != 0 && tile.delegates <= kMaxPairedDelegates;
+  const bool many_winners = k > length / kKeysPerWinner && k < length;
+  if (many_winners && !few_delegates && length <= scratch.keys_capacity) {
     read_all_keys(selection, piece.begin, piece.end);
   } else {
-    read_by_tiles(selection, piece.begin, piece.end);
+    const bool guessed = guess_floor(selection, piece.begin, piece.end);
+    read_by_tiles(selection, piece.begin, piece.end, tile, guessed);
+    if (selection.count < k) {  // the guess was too high
+      selection.count = 0;
+      selection.floor = 0;
+      read_by_tiles(selection, piece.begin, piece.end, tile, false);
+    }
   }
   return selection.count;
 }
@@ -312,9 +365,12 @@ template <class Bits, class Candidate>
 void write_best(const Piece& piece, const Scratch& scratch, int64_t count, const Output& output) {
   const int64_t k = piece.k;
   Candidate* const winners = reinterpret_cast<Candidate*>(scratch.candidates);
-  // Sorting a few more costs less than an exact cut.
-  const int64_t slack = output.sorted ? larger(cut_slack(k), kRankSortMax - k) : 0;
-  if (count > k + slack) count = keep_best(winners, count, k, slack, find_cut(winners, count, k, slack));
+  const int64_t slack = output.sorted ? larger(cut_slack(k), smaller(kRankSortMax - k, kSortSlack)) : 0;
+  if (count > k + slack) {
+    count = count <= scratch.keys_capacity
+                ? keep_best_by_keys(winners, count, k, slack, reinterpret_cast<Bits*>(scratch.keys))
+                : keep_best(winners, count, k, slack, find_cut(winners, count, k, slack));
+  }
   if (output.sorted) sort_candidates<Bits>(winners, count, winners + count);
   const Bits* const row = static_cast<const Bits*>(piece.row);
   Bits* const values = static_cast<Bits*>(output.values);

@@ -147,7 +147,8 @@ void take_piece(Call<Order>& call, int64_t worker) {
 template <class Order>
 void merge_pieces(Call<Order>& call, int64_t row) {
   const int64_t first = row * call.plan.pieces;
-  const Scratch merged = call.scratch(first);
+  Scratch merged = call.scratch(first);
+  merged.keys_capacity = 0;  // the candidates reach into the keys
   int64_t count = 0;
   for (int64_t worker = first; worker < first + call.plan.pieces; ++worker) {
     std::memmove(merged.candidates + count * call.plan.candidate_bytes, call.scratch(worker).candidates,

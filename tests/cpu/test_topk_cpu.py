@@ -59,6 +59,21 @@ def test_every_named_input_gives_the_oracles_answer(dtype):
             check(tensor, k, **flags)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16], ids=oracle.name_of)
+@pytest.mark.parametrize("group", [64, 128])
+def test_a_row_whose_best_lie_where_a_sample_would_look(group, dtype):
+    """The CPU guesses how good the k best are from groups of elements at a constant distance: where they hold
+    all the best, and fewer than k, the guess is too high."""
+    cols, k = 20000, 100
+    for distance in range(4 * group, 17 * group, group):
+        row = inputs.make("normal", 1, cols, dtype, seed=distance)
+        starts = range(0, cols - group, distance)
+        best = [start + 2 * i % group for i, start in enumerate([*starts, *starts, *starts, *starts][:60])]
+        row[0, best] = torch.arange(len(best)).to(dtype) + 2000
+        check(row, k)
+        check(row, k, sorted=False)
+
+
 @DTYPES
 def test_every_k_of_a_short_row_gives_the_oracles_answer(dtype):
     for cols in (1, 2, 5, 33):

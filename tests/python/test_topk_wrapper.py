@@ -39,6 +39,7 @@ BAD = {
     "dim is True": lambda topk: topk(X, 2, True),
     "dim is None": lambda topk: topk(X, 2, None),
     "dim is a float": lambda topk: topk(X, 2, 1.0),
+    "dim is -1 as a float": lambda topk: topk(X, 2, -1.0),
     "dim by name is a str": lambda topk: topk(X, 2, dim="rows"),
     "largest is 1": lambda topk: topk(X, 2, -1, 1),
     "largest is None": lambda topk: topk(X, 2, -1, None),
