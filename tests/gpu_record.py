@@ -1,10 +1,11 @@
 """The record of the last run of the GPU tests: what source, on what GPU, and what came of it.
 
-    python tests/gpu_record.py run [--commit HASH] [pytest's arguments]
+    python tests/gpu_record.py run [--commit HASH] [--jobs N] [pytest's arguments]
     python tests/gpu_record.py check [--strict]
 
-`run` runs `pytest -m gpu` and writes the record; `check` says whether the record is of this source. It is of
-the source whose hash it holds: csrc, torch_topk's Python files, and tests.
+`run` runs `pytest -m gpu`, with --jobs so many test files at a time, and writes the record; `check` says
+whether the record is of this source. It is of the source whose hash it holds: csrc, torch_topk's Python
+files, and tests.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import json
 import platform
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -75,14 +77,51 @@ class Outcomes:
         self.failed += report.failed
 
 
-def run(commit: str | None, arguments: list[str], record: Path = RECORD) -> int:
+NO_TESTS = 5  # pytest's exit status
+
+
+def run_here(arguments: list[str], outcomes: Outcomes) -> int:
     import pytest
+
+    return int(pytest.main(["-m", "gpu", *arguments], plugins=[outcomes]))
+
+
+def run_files(jobs: int, arguments: list[str], outcomes: Outcomes) -> int:
+    """Each test file in a process of its own: much of a GPU test's time is its oracle's, on the host."""
+
+    def run_file(file: Path) -> tuple[Path, subprocess.CompletedProcess]:
+        command = [sys.executable, __file__, "run-file", str(file), *arguments]
+        return file, subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+
+    status = 0
+    with ThreadPoolExecutor(jobs) as pool:
+        for file, done in pool.map(run_file, sorted((ROOT / "tests").rglob("test_*.py"))):
+            lines = done.stdout.splitlines()
+            counts = json.loads(lines[-1]) if lines and lines[-1].startswith("[") else [0, 1, 0]
+            outcomes.passed += counts[0]
+            outcomes.failed += counts[1]
+            outcomes.skipped += counts[2]
+            if done.returncode not in (0, NO_TESTS):
+                status = done.returncode
+                print(done.stdout, done.stderr, sep="\n")
+            if sum(counts):
+                print(
+                    f"{file.relative_to(ROOT)}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped"
+                )
+    return status
+
+
+def run(commit: str | None, jobs: int, arguments: list[str], record: Path = RECORD) -> int:
     import torch
 
-    command = ["-m", "gpu", *(arguments or ["tests"])]
     hash_before = source_hash()
     outcomes = Outcomes()
-    status = int(pytest.main(command, plugins=[outcomes]))
+    if jobs > 1:
+        command = ["-m", "gpu", *arguments, "<each file of tests>"]
+        status = run_files(jobs, arguments, outcomes)
+    else:
+        command = ["-m", "gpu", *(arguments or ["tests"])]
+        status = run_here(command[2:], outcomes)
     gpu = torch.cuda.is_available()
     if outcomes.passed + outcomes.failed == 0:
         print("gpu record: no GPU test ran; nothing is recorded")
@@ -126,17 +165,23 @@ def is_good(record: Path = RECORD) -> bool:
 
 
 def main(argv: list[str]) -> int:
+    if argv[:1] == ["run-file"]:  # a part of `run --jobs`
+        outcomes = Outcomes()
+        status = run_here(argv[1:], outcomes)
+        print(json.dumps([outcomes.passed, outcomes.failed, outcomes.skipped]))
+        return status
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="what", required=True)
     runner = commands.add_parser("run", help="run the GPU tests and write the record")
     runner.add_argument("--commit", help="the commit, where there is no git to ask")
+    runner.add_argument("--jobs", type=int, default=1, help="test files run at a time (default 1)")
     checker = commands.add_parser("check", help="say whether the record is of this source")
     checker.add_argument("--strict", action="store_true", help="exit 1 unless it is, and without failures")
     options, rest = parser.parse_known_args(argv)
     if options.what == "run":
-        return run(options.commit, rest)
+        return run(options.commit, options.jobs, rest)
     if rest:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     print(describe())

@@ -133,7 +133,8 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
   check(!thread_queues || request.problem.dtype == DType::kFloat32,
         "gputopk::_grid_select: thread_queues must be False but for float32");
   cuda::GridSelectStudy study;
-  study.form = static_cast<cuda::GridSelectStudy::Form>(form);
+  using Form = cuda::GridSelectStudy::Form;
+  study.form = in_registers ? Form::kRegisters : Form::kBlock;
   study.blocks = static_cast<int>(blocks);
   study.threads = static_cast<int>(threads);
   study.thread_queues = thread_queues;

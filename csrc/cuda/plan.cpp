@@ -302,12 +302,45 @@ grid_select::Config grid_select_config(const Problem& problem, const Device& dev
 // Lists in registers, for a small k, or a list a block.
 Plan grid_select_plan(const Problem& problem, const Device& device, const GridSelectStudy& study) {
   using Form = GridSelectStudy::Form;
-  const bool in_registers =
-      study.form == Form::kPlan ? problem.k <= grid_select::kMaxK : study.form == Form::kRegisters;
+  const bool suits_registers =
+      problem.k <= tuning::kGridRegistersMaxK ||
+      (problem.k <= grid_select::kMaxK && problem.cols <= tuning::kGridRegistersShortCols);
+  const bool in_registers = study.form == Form::kPlan ? suits_registers : study.form == Form::kRegisters;
   if (in_registers)
     return {problem, device, grid_select_config(problem, device, study), /*order_rows=*/false};
   const grid_select_block::Config config = grid_select_block_config(problem, device, study);
   return {problem, device, config, problem.sorted && !config.in_order};
+}
+
+// What `auto` goes by. AIR is taken where neither is true.
+
+bool delegate_is_ahead(const Problem& problem) {
+  const bool many_winners = problem.k >= tuning::kAutoManyWinners;
+  const int64_t elements = tuning::kAutoDelegateMinElements * (many_winners ? 2 : 1);
+  const int64_t cols_per_k = tuning::kAutoDelegateMinColsPerK * (many_winners ? 2 : 1);
+  return problem.cols >= tuning::kAutoDelegateMinCols && problem.rows >= elements / problem.cols &&
+         problem.k <= problem.cols / cols_per_k;
+}
+
+bool grid_select_is_ahead(const Problem& problem, const Device& device) {
+  const int64_t rows = problem.rows, cols = problem.cols, k = problem.k;
+  const bool tiny = k <= tuning::kAutoTinyK, small = k <= tuning::kAutoSmallK;
+  const bool a_row_an_sm = rows >= device.sm_count;
+  const bool a_row_a_warp = rows >= int64_t{device.sm_count} * tuning::kGridWarpManyRowsPerSm;
+  if (dtype_bytes(problem.dtype) > 4) return false;  // its lists take twice the registers
+  if (cols >= tuning::kAutoLongCols) {
+    const bool middling = cols < 4 * tuning::kAutoLongCols;
+    if (a_row_an_sm && middling) return k <= 2 * tuning::kAutoMostK;
+    return tiny || (small && middling && rows <= 16);
+  }
+  if (k > tuning::kAutoMostK) return false;
+  if (cols >= tuning::kAutoMiddleCols) return a_row_a_warp || (a_row_an_sm && tiny);
+  // AIR does not put these in order itself.
+  if (problem.sorted && !small && a_row_an_sm) return cols <= 2 * tuning::kAutoShortCols;
+  if (a_row_a_warp) return small || (k <= 2 * tuning::kAutoSmallK && cols > tuning::kAutoShortCols / 4);
+  if (cols > tuning::kAutoShortCols) return false;
+  if (a_row_an_sm) return cols > tuning::kAutoShortCols / 4 ? small : tiny;
+  return tiny && cols > tuning::kAutoShortCols / 8 && cols <= tuning::kAutoShortCols / 2;
 }
 
 // The configs in words, for describe().
@@ -389,7 +422,14 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
   }
 }
 
-Algorithm choose(const Problem&, const Device&) { return Algorithm::kAir; }
+Algorithm choose(const Problem& problem, const Device& device) {
+  if (problem.k == 0 || problem.rows == 0) return Algorithm::kAir;
+  const bool few_long_rows = problem.rows <= 8 && dtype_bytes(problem.dtype) >= 4;
+  if (delegate_is_ahead(problem) && !(few_long_rows && grid_select_is_ahead(problem, device))) {
+    return Algorithm::kDelegate;
+  }
+  return grid_select_is_ahead(problem, device) ? Algorithm::kGridSelect : Algorithm::kAir;
+}
 
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);

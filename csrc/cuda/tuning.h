@@ -116,6 +116,10 @@ inline constexpr int kSamplePrefetchTiles = 4;
 // Room for candidates where the sample's delegates say little: of sorted rows one line of many is sampled.
 inline constexpr double kSampleBufferShare = 32;
 
+// Up to this k lists are in registers, and up to 256 where rows are short: beyond, a list a block is ahead.
+inline constexpr int64_t kGridRegistersMaxK = 128;
+inline constexpr int64_t kGridRegistersShortCols = 2048;
+
 // ---- GridSelect with a list a block (grid_select_block.cu) ----
 // Reasoned, not yet measured.
 
@@ -175,6 +179,26 @@ inline constexpr double kGridEntriesPerTile = 8192;
 inline constexpr int64_t kGridSampleOneIn = 64;
 // A warp reads the row's bound once in so many tiles: all warps read one address.
 inline constexpr int kGridTilesBetweenReads = 16;
+
+// ---- What `auto` takes (plan.cpp) ----
+// From timings of every algorithm over rows 1 to 16384, cols 2^6 to 2^26 and k 1 to 2^14 (float32, in part
+// bfloat16): where one was at least a few percent ahead of AIR.
+
+// Delegate, for rows so long, requests of so many elements, and so few winners to a row. From
+// kAutoManyWinners on its second selection takes passes, which more elements have to pay for.
+inline constexpr int64_t kAutoDelegateMinCols = 1 << 18;
+inline constexpr int64_t kAutoDelegateMinElements = 1 << 24;
+inline constexpr int64_t kAutoDelegateMinColsPerK = 128;
+inline constexpr int64_t kAutoManyWinners = 2049;
+// GridSelect with lists in registers. A tiny k, which costs it next to nothing; a small one; and the most
+// that it is ever taken for, where it is ahead with lists that are long for registers.
+inline constexpr int64_t kAutoTinyK = 16;
+inline constexpr int64_t kAutoSmallK = 32;
+inline constexpr int64_t kAutoMostK = 128;
+// Rows that a warp each is enough for, rows that have one of few warps, and rows long enough for many blocks.
+inline constexpr int64_t kAutoShortCols = 1024;
+inline constexpr int64_t kAutoMiddleCols = 1 << 14;
+inline constexpr int64_t kAutoLongCols = 1 << 16;
 
 // ---- Ordering k winners (order_rows.cu) ----
 

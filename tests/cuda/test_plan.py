@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -13,6 +14,7 @@ from tests import delegate_model, oracle, tuning
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
 NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air", "grid_select", "delegate")]
+AIR = int(torch_topk.Algorithm.air)
 DELEGATE = int(torch_topk.Algorithm.delegate)
 GRID_SELECT = int(torch_topk.Algorithm.grid_select)
 SMS = 132  # of the GPU that a meta tensor is planned for
@@ -61,11 +63,6 @@ def test_the_plan_of_another_dim_is_that_of_its_rows(dim):
     assert plan(tensor, 9, dim).split(":")[0] == plan(meta(rows, cols), 9).split(":")[0]
 
 
-def test_auto_and_air_are_one_plan_while_air_is_alone():
-    for shape in SHAPES:
-        assert plan(meta(*shape), 1) == plan(meta(*shape), 1, algorithm=torch_topk.Algorithm.air)
-
-
 @pytest.mark.parametrize("algorithm", NOT_YET, ids=lambda a: a.name)
 @pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
 @pytest.mark.parametrize(("rows", "k"), [(3, 5), (3, 0), (0, 5)])
@@ -108,8 +105,8 @@ def test_a_row_that_one_block_can_take_goes_to_one_block(dtype):
     few, many = tuning.number("kAirBlockMaxCols"), tuning.number("kAirBlockMaxColsManyRows")
     for rows, most in ((1, few), (2 * SMS - 1, few), (2 * SMS, many), (1000, many)):
         for cols in (1, most - 1, most):
-            assert "one block a row" in plan(meta(rows, cols, dtype=dtype), 1)
-        assert "one block a row" not in plan(meta(rows, most + 1, dtype=dtype), 1)
+            assert "one block a row" in plan(meta(rows, cols, dtype=dtype), 1, algorithm=AIR)
+        assert "one block a row" not in plan(meta(rows, most + 1, dtype=dtype), 1, algorithm=AIR)
 
 
 def test_one_long_row_takes_the_whole_gpu_and_many_rows_share_it():
@@ -124,12 +121,12 @@ def test_winners_are_ordered_where_sorted_and_not_ranked_already():
     few, many = tuning.number("kAirBlockRankedWinnersFewRows"), tuning.number("kAirBlockRankedWinners")
     for rows, cols, most in ((3, 1000, few), (1000, 1000, many), (3, 1 << 20, 1)):
         for k, ordered in ((1, False), (most, False), (most + 1, True)):
-            assert ("then order_rows" in plan(meta(rows, cols), k)) == ordered
-            assert "then order_rows" not in plan(meta(rows, cols), k, sorted=False)
+            assert ("then order_rows" in plan(meta(rows, cols), k, algorithm=AIR)) == ordered
+            assert "then order_rows" not in plan(meta(rows, cols), k, sorted=False, algorithm=AIR)
     whole = tuning.number("kAirBlockList")
-    assert "then order_rows" not in plan(meta(3, whole), whole)
-    assert "then order_rows" in plan(meta(3, whole + 1), whole)
-    assert "then order_rows" in plan(meta(1000, whole), whole)
+    assert "then order_rows" not in plan(meta(3, whole, algorithm=AIR), whole, algorithm=AIR)
+    assert "then order_rows" in plan(meta(3, whole + 1), whole, algorithm=AIR)
+    assert "then order_rows" in plan(meta(1000, whole, algorithm=AIR), whole, algorithm=AIR)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -150,7 +147,7 @@ def test_grid_select_has_room_beyond_k_for_every_request_that_it_takes(dtype, sh
 
 def test_grid_select_orders_winners_where_it_does_not_rank_them():
     for rows, cols in ((1, 1 << 24), (1000, 5000)):
-        for k, ordered in ((1, False), (256, False), (257, True), (4096, True)):
+        for k, ordered in ((1, False), (128, False), (129, True), (4096, True)):
             assert ("then order_rows" in plan(meta(rows, cols), k, algorithm=GRID_SELECT)) == ordered
             assert "then order_rows" not in plan(meta(rows, cols), k, sorted=False, algorithm=GRID_SELECT)
 
@@ -188,7 +185,7 @@ def test_every_block_of_grid_select_has_a_whole_tile(dtype):
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_grid_select_has_a_plan_and_leaves_no_order_to_make(shape, dtype):
-    for k in {1, min(shape[1], 32), min(shape[1], 256)}:
+    for k in {1, min(shape[1], 32), min(shape[1], 128)}:
         for order in (True, False):
             text = plan(meta(*shape, dtype=dtype), k, sorted=order, algorithm=GRID_SELECT)
             assert text.startswith("grid_select: ") and "no further step" in text, text
@@ -362,3 +359,48 @@ def test_reranking_stores_keys_for_a_large_k_and_for_few_queries():
 
 def test_reranking_plans_of_empty_outputs_are_none():
     assert rerank_plan(0, 10, 3) == rerank_plan(5, 10, 0) == "none: the outputs are empty"
+
+
+# What auto takes.
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "k", "expected"),
+    [
+        (1, 1 << 28, 2048, "delegate"),
+        (1, 1 << 28, 1 << 20, "delegate"),
+        (1, 1 << 24, 256, "delegate"),
+        (100, 1 << 20, 256, "delegate"),
+        (64, 1 << 18, 2048, "delegate"),
+        (1, 1 << 22, 2048, "air"),  # the launches weigh more than a read
+        (64, 1 << 19, 4096, "air"),  # too many winners for the row
+        (1, 1 << 28, 1 << 22, "air"),
+        (1, 1 << 26, 8, "grid_select"),
+        (10_000, 1000, 10, "grid_select"),
+        (8192, 256, 8, "grid_select"),
+        (16_384, 1 << 14, 32, "grid_select"),
+        (256, 1 << 17, 100, "grid_select"),
+        (256, 1 << 17, 257, "air"),
+        (10_000, 1000, 100, "air"),
+        (1, 1 << 15, 256, "air"),
+        (100, 1 << 15, 2048, "air"),
+    ],
+)
+def test_auto_takes_what_the_bench_shows_ahead(rows, cols, k, expected):
+    assert plan(meta(rows, cols), k, sorted=False).startswith(f"{expected}: ")
+
+
+def test_auto_takes_what_can_serve_the_request():
+    for rows, cols in itertools.product((1, 7, 132, 5000), (1, 100, 1025, 1 << 16, 1 << 18, 1 << 25)):
+        for dtype, order in itertools.product(oracle.DTYPES, (True, False)):
+            for k in {k for k in (1, 16, 129, 256, 4097, cols // 128, cols) if 1 <= k <= cols}:
+                x = meta(rows, cols, dtype=dtype)
+                text = plan(x, k, sorted=order)
+                name = text.partition(":")[0]
+                assert text == plan(x, k, sorted=order, algorithm=torch_topk.Algorithm[name])
+
+
+def test_auto_leaves_keys_of_eight_bytes_to_algorithms_without_lists_in_registers():
+    for rows, cols in ((8192, 256), (1, 1 << 26)):
+        assert plan(meta(rows, cols), 8).startswith("grid_select: ")
+        assert not plan(meta(rows, cols, dtype=torch.float64), 8).startswith("grid_select: ")
