@@ -124,9 +124,9 @@ def test_winners_are_ordered_where_sorted_and_not_ranked_already():
             assert ("then order_rows" in plan(meta(rows, cols), k, algorithm=AIR)) == ordered
             assert "then order_rows" not in plan(meta(rows, cols), k, sorted=False, algorithm=AIR)
     whole = tuning.number("kAirBlockList")
-    assert "then order_rows" not in plan(meta(3, whole, algorithm=AIR), whole, algorithm=AIR)
+    assert "then order_rows" not in plan(meta(3, whole), whole, algorithm=AIR)
     assert "then order_rows" in plan(meta(3, whole + 1), whole, algorithm=AIR)
-    assert "then order_rows" in plan(meta(1000, whole, algorithm=AIR), whole, algorithm=AIR)
+    assert "then order_rows" in plan(meta(1000, whole), whole, algorithm=AIR)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
