@@ -26,11 +26,13 @@
 #include <atomic>
 
 #include "core/key_order.h"
+#include "cuda/device/element_source.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/shared_list.cuh"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/tuning.h"
 #include "cuda/workspace.h"
@@ -102,391 +104,6 @@ __device__ ExtendedKey<Word, Index> unpack(unsigned long long packed, int index_
 __device__ inline unsigned long long load_shared_word(const unsigned long long* word) {
   return *static_cast<const volatile unsigned long long*>(word);  // other blocks write it
 }
-
-// ---- The list ----
-
-// A block's dynamic shared memory: the count, the histogram, the entries' keys, and their reversed indices.
-constexpr size_t kHeaderBytes = 16;
-
-template <class Word, class Index>
-size_t shared_bytes(const Config& config) {
-  return kHeaderBytes + (sizeof(uint32_t) << config.digit_bits) +
-         static_cast<size_t>(config.capacity) * (sizeof(Word) + sizeof(Index));
-}
-
-template <class Word, class Index>
-struct List {
-  using Extended = ExtendedKey<Word, Index>;
-
-  int capacity;
-  int digit_bits;
-  int index_bits;
-
-  // What all warps have asked for, which is more than `capacity` where not all of it fitted.
-  __device__ static uint32_t& count() { return *reinterpret_cast<uint32_t*>(memory()); }
-  __device__ static uint32_t* histogram() { return reinterpret_cast<uint32_t*>(memory() + kHeaderBytes); }
-  __device__ Word* keys() const {
-    return reinterpret_cast<Word*>(memory() + kHeaderBytes + (sizeof(uint32_t) << digit_bits));
-  }
-  __device__ Index* reversed() const { return reinterpret_cast<Index*>(keys() + capacity); }
-
-  __device__ Extended operator[](int i) const { return {keys()[i], reversed()[i]}; }
-  __device__ int entries() const { return min(static_cast<int>(count()), capacity); }
-
-  // Appends an entry of each lane that `takes`, where there is room. Called by all lanes of a warp together.
-  // False in lanes whose entry did not fit; `full` is the same in all: some did not.
-  __device__ bool push(bool takes, const Extended& entry, bool& full) const {
-    const unsigned takers = __ballot_sync(~0u, takes);
-    full = false;
-    if (takers == 0) return true;
-    const unsigned lane = threadIdx.x % 32;
-    uint32_t base = 0;
-    if (lane == 0) base = atomicAdd(&count(), static_cast<uint32_t>(__popc(takers)));
-    base = __shfl_sync(~0u, base, 0);
-    full = base + __popc(takers) > static_cast<uint32_t>(capacity);
-    const uint32_t at = base + __popc(takers & ((1u << lane) - 1));
-    const bool fits = at < static_cast<uint32_t>(capacity);
-    if (takes && fits) {
-      keys()[at] = entry.key;
-      reversed()[at] = entry.reversed;
-    }
-    return !takes || fits;
-  }
-
- private:
-  __device__ static unsigned char* memory() {
-    extern __shared__ __align__(16) unsigned char dynamic[];
-    return dynamic;
-  }
-};
-
-__device__ inline int width_of(uint32_t value) { return 32 - __clz(static_cast<int>(value)); }
-__device__ inline int width_of(uint64_t value) { return 64 - __clzll(static_cast<long long>(value)); }
-
-template <class Word>
-__device__ Word warp_min(Word value) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) value = min(value, __shfl_xor_sync(~0u, value, step));
-  return value;
-}
-
-// A bound that `wanted` entries of the list reach and at most `slack` more: a radix selection over the range
-// of keys that the list has. The same in all threads of the block, which call it together when the list's
-// first `entries` are whole. Needs 1 <= wanted <= entries.
-template <class Word, class Index>
-__device__ __noinline__ ExtendedKey<Word, Index> bound_of_best(List<Word, Index> list, int entries,
-                                                               int wanted, int slack) {
-  using Extended = ExtendedKey<Word, Index>;
-  using Atomic = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
-  __shared__ TargetDigitScratch<uint32_t> scratch;
-  __shared__ Atomic least, least_inverted;
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const Word* const keys = list.keys();
-  const Index* const reversed = list.reversed();
-  uint32_t* const histogram = list.histogram();
-
-  if (thread == 0) least = least_inverted = static_cast<Atomic>(~Atomic{0});
-  __syncthreads();  // the range is reset before any warp adds to it
-  Word own_least = static_cast<Word>(~Word{0}), own_inverted = own_least;
-  for (int i = thread; i < entries; i += threads) {
-    own_least = min(own_least, keys[i]);
-    own_inverted = min(own_inverted, static_cast<Word>(~keys[i]));
-  }
-  own_least = warp_min(own_least);
-  own_inverted = warp_min(own_inverted);
-  if (thread % 32 == 0) {
-    atomicMin(&least, static_cast<Atomic>(own_least));
-    atomicMin(&least_inverted, static_cast<Atomic>(own_inverted));
-  }
-  __syncthreads();  // all warps have added
-  const Word origin = static_cast<Word>(least);
-  const int key_bits = width_of(static_cast<Word>(static_cast<Word>(~least_inverted) - origin));
-
-  // Keys less `origin`, from here on.
-  auto selection =
-      Selection<Word, Index>::whole_row(static_cast<uint64_t>(wanted), static_cast<uint64_t>(entries));
-  for (int pass = 1;; ++pass) {
-    const Digit digit = digit_of_pass(pass, list.digit_bits, key_bits, list.index_bits);
-    clear_histogram(histogram, 1 << digit.width());
-    __syncthreads();  // no thread counts into bins that another has yet to clear
-    for (int i = thread; i < entries; i += threads) {
-      const Extended x{static_cast<Word>(keys[i] - origin), reversed[i]};
-      if (x < selection.low || selection.split < x) continue;
-      atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
-                                     static_cast<Index>(x.reversed - selection.low.reversed)),
-                1u);
-    }
-    __syncthreads();  // all warps have counted
-    const TargetDigit<uint32_t> target =
-        find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
-    selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-    // Always true after the last digit: no two entries are equal.
-    if (selection.candidates - selection.owed <= static_cast<uint64_t>(slack)) break;
-  }
-  return {static_cast<Word>(origin + selection.low.key), selection.low.reversed};
-}
-
-// Keeps the entries that reach the bound. Called by all threads of the block when the list's first `entries`
-// are whole; they are again when it returns. Each thread's own bound holds for the entries it looks at.
-template <class Word, class Index>
-__device__ __noinline__ void keep_from(List<Word, Index> list, int entries, ExtendedKey<Word, Index> bound) {
-  using Extended = ExtendedKey<Word, Index>;
-  constexpr int kEach = 4;
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  __syncthreads();  // no thread still asks for the count
-  if (thread == 0) list.count() = 0;
-  for (int base = 0; base < entries; base += threads * kEach) {
-    Extended x[kEach];
-    bool stays[kEach];
-#pragma unroll
-    for (int e = 0; e < kEach; ++e) {
-      const int at = base + e * threads + thread;
-      x[e] = at < entries ? list[at] : Extended{};
-      stays[e] = at < entries && !(x[e] < bound);
-    }
-    // What is pushed now lies at or below what all threads have just read, and never above it: with this
-    // barrier no entry is overwritten before it is read.
-    __syncthreads();
-    bool full;
-#pragma unroll
-    for (int e = 0; e < kEach; ++e) list.push(stays[e], x[e], full);
-  }
-  __syncthreads();  // the list is whole
-}
-
-// ---- Sources of elements ----
-//
-// A source deals a block's elements out in steps, which are the same for all its threads:
-//   steps()              how many
-//   load(tile)           loads this thread's elements of the next step; reload(tile) loads the same again
-//   probe(tile, bound)   a bit for each that may reach the bound: unrolled, by keys
-//   element(tile, at)    the extended key of the element of one bit
-
-// The tiles of a row that belong to one of its blocks; then, in one block, the ragged ends.
-template <class Order, class Index>
-class RowTiles {
- public:
-  using Bits = typename Order::Bits;
-  using Word = typename KeyWord<Bits>::type;
-  using Extended = ExtendedKey<Word, Index>;
-  static constexpr bool kReadsRow = true;
-
-  struct Tile {
-    Vector<Bits> vectors[kUnroll<Bits>];
-    Index begin;       // of this thread's elements
-    uint32_t present;  // a bit for each that there is
-  };
-
-  __device__ RowTiles(const Bits* row, int64_t cols, int part, int parts, const Order& order)
-      : row_(row), cols_(cols), order_(order), next_(0), advance_(0) {
-    const RowShape<Bits> shape(row, cols);
-    head_ = shape.head;
-    const int64_t elements = cols - shape.head - shape.tail;
-    tiles_ = static_cast<uint32_t>((elements + tile_elements() - 1) / tile_elements());
-    const uint32_t first = static_cast<uint32_t>(part);
-    left_ = first < tiles_ ? (tiles_ - 1 - first) / static_cast<uint32_t>(parts) + 1 : 0;
-    has_ends_ = part == 0 && shape.head + shape.tail > 0;
-    if (tiles_ > 1) {
-      // The multiples of a prime greater than the number of tiles visit each tile once; and the last tile,
-      // which may be short, comes last, so that every block's first is whole.
-      const uint32_t stride = tuning::kGridListTilePrime % tiles_;
-      next_ = stride - 1;
-      if (first > 0) next_ = static_cast<uint32_t>((uint64_t{first} * stride + next_) % tiles_);
-      advance_ = parts == 1 ? stride : static_cast<uint32_t>(static_cast<uint64_t>(parts) * stride % tiles_);
-    }
-  }
-
-  __device__ uint32_t steps() const { return left_ + (has_ends_ ? 1 : 0); }
-  // The next step is a tile.
-  __device__ bool has_tiles() const { return left_ > 0; }
-
-  __device__ void load(Tile& tile) {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) tile.vectors[v] = {};
-    tile.present = 0;
-    if (left_ == 0) {
-      load_end(tile);
-      return;
-    }
-    --left_;
-    const uint32_t number = next_;
-    next_ += advance_;  // both are below tiles_, and that is far below 2^31
-    if (next_ >= tiles_) next_ -= tiles_;
-    // Where a thread has no elements of the last tile, this may lie beyond 32 bits.
-    const int64_t begin =
-        static_cast<int64_t>(number) * tile_elements() + (head_ + static_cast<int>(threadIdx.x) * kElements);
-    tile.begin = static_cast<Index>(begin);
-    const Bits* const source = row_ + begin;
-    if (number < tiles_ - 1) {
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        tile.vectors[v] = load_vector<Reading::kOnce>(source + v * distance());
-      }
-      tile.present = ~0u;
-    } else {  // the last tile may be short
-      const int64_t behind = end() - begin;
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        if (v * distance() < behind) {
-          tile.vectors[v] = load_vector<Reading::kOnce>(source + v * distance());
-          tile.present |= kOfVector << (v * kElements);
-        }
-      }
-    }
-  }
-
-  // Loads the same elements again.
-  __device__ void reload(Tile& tile) const {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) tile.vectors[v] = {};
-    if (tile.present == 0) return;
-    const int64_t begin = static_cast<int64_t>(tile.begin);
-    if (begin < head_ || begin >= end()) return load_end(tile);
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (tile.present >> (v * kElements) & 1) {
-        tile.vectors[v] = load_vector<Reading::kOnce>(row_ + tile.begin + v * distance());
-      }
-    }
-  }
-
-  __device__ uint32_t probe(const Tile& tile, const Extended& bound) const {
-    // Where the bound's index is before all of this thread's elements, its key alone does not do.
-    const bool behind = reversed(tile.begin) < bound.reversed;
-    const Word least = static_cast<Word>(bound.key + (behind ? 1 : 0));
-    uint32_t chosen = 0;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-      for (int i = 0; i < kElements; ++i) {
-        if (order_(tile.vectors[v][i]) >= least) chosen |= 1u << (v * kElements + i);
-      }
-    }
-    return behind && least == 0 ? 0 : chosen & tile.present;  // 0: no key is greater than the bound's
-  }
-
-  // The best key of this thread's elements; 0, which is no better than any, where it has none.
-  __device__ Word best_key(const Tile& tile) const {
-    Word best = 0;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (tile.present >> (v * kElements) & 1) {
-#pragma unroll
-        for (int i = 0; i < kElements; ++i) best = max(best, static_cast<Word>(order_(tile.vectors[v][i])));
-      }
-    }
-    return best;
-  }
-
-  __device__ Extended element(const Tile& tile, int at) const {
-    const int offset = at / kElements * distance() + at % kElements;
-    return {static_cast<Word>(order_(element_of(tile.vectors, at))),
-            reversed(static_cast<Index>(tile.begin + static_cast<Index>(offset)))};
-  }
-
- private:
-  static constexpr int kElements = kPerVector<Bits>;
-  static constexpr int kVectors = kUnroll<Bits>;
-  static constexpr uint32_t kOfVector = (1u << kElements) - 1;
-  static_assert(kVectors * kElements <= 32, "a bit of `present` for each element");
-
-  __device__ static int distance() { return static_cast<int>(blockDim.x) * kElements; }
-  __device__ static int tile_elements() { return distance() * kVectors; }
-  __device__ Index reversed(Index index) const {
-    return static_cast<Index>(static_cast<Index>(cols_ - 1) - index);
-  }
-  // Of the whole vectors.
-  __device__ int64_t end() const { return cols_ - (cols_ - head_) % kElements; }
-
-  // The ragged ends, fewer elements than a vector each: the head in the lower half of the first warp's lanes,
-  // the tail in the upper.
-  __device__ void load_end(Tile& tile) const {
-    const int thread = static_cast<int>(threadIdx.x);
-    const int64_t at = thread < 16 ? thread : end() + (thread - 16);
-    if (thread >= 32 || at >= (thread < 16 ? int64_t{head_} : cols_)) {
-      tile.begin = 0;
-      return;
-    }
-    const Bits bits = row_[at];
-    tile.begin = static_cast<Index>(at);
-    tile.present = 1;
-    tile.vectors[0].words.x = static_cast<uint32_t>(bits);
-    if constexpr (sizeof(Bits) == 8) tile.vectors[0].words.y = static_cast<uint32_t>(bits >> 32);
-  }
-
-  const Bits* row_;
-  int64_t cols_;
-  Order order_;
-  int head_;
-  uint32_t tiles_, left_, next_, advance_;
-  bool has_ends_;
-};
-
-// Entries that blocks have stored.
-template <class Word, class Index>
-class StoredEntries {
- public:
-  using Extended = ExtendedKey<Word, Index>;
-  static constexpr bool kReadsRow = false;
-  static constexpr int kLoads = 4;  // in flight a thread, of each kind
-
-  struct Tile {
-    Word keys[kLoads];
-    Index reversed[kLoads];
-    int64_t begin;
-    uint32_t present;
-  };
-
-  __device__ StoredEntries(const Word* keys, const Index* reversed, int64_t count)
-      : keys_(keys), reversed_(reversed), count_(count), next_(0) {}
-
-  __device__ static bool has_tiles() { return false; }
-  __device__ uint32_t steps() const {
-    const int64_t step = static_cast<int64_t>(blockDim.x) * kLoads;
-    return static_cast<uint32_t>((count_ + step - 1) / step);
-  }
-  __device__ void load(Tile& tile) {
-    tile.begin = next_ + static_cast<int>(threadIdx.x);
-    next_ += static_cast<int64_t>(blockDim.x) * kLoads;
-    reload(tile);
-  }
-
-  __device__ void reload(Tile& tile) const {
-    tile.present = 0;
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      const int64_t at = tile.begin + i * static_cast<int>(blockDim.x);
-      const bool present = at < count_;
-      tile.keys[i] = present ? __ldcg(keys_ + at) : Word{};
-      tile.reversed[i] = present ? __ldcg(reversed_ + at) : Index{};
-      if (present) tile.present |= 1u << i;
-    }
-  }
-
-  __device__ uint32_t probe(const Tile& tile, const Extended& bound) const {
-    uint32_t chosen = 0;
-#pragma unroll
-    for (int i = 0; i < kLoads; ++i) {
-      if (tile.keys[i] >= bound.key) chosen |= 1u << i;
-    }
-    return chosen & tile.present;
-  }
-
-  __device__ Extended element(const Tile& tile, int at) const {
-    Extended x{tile.keys[0], tile.reversed[0]};
-#pragma unroll
-    for (int i = 1; i < kLoads; ++i) {
-      if (at == i) x = {tile.keys[i], tile.reversed[i]};
-    }
-    return x;
-  }
-
- private:
-  const Word* keys_;
-  const Index* reversed_;
-  int64_t count_;
-  int64_t next_;
-};
 
 // ---- One block ----
 
@@ -629,7 +246,7 @@ class Selector {
 
   __device__ void prune(int slack) {
     const int entries = list_.entries();
-    if (entries > params_.k) raise(bound_of_best(list_, entries, params_.k, slack));
+    if (entries > params_.k) raise(bound_of_list(list_, entries, params_.k, slack));
     keep_from(list_, entries, bound_);
   }
 
@@ -638,10 +255,10 @@ class Selector {
     const int entries = list_.entries();
     const int quota = params_.quota;
     if (shares_row() && publishes && entries >= quota) {
-      publish(bound_of_best(list_, entries, quota, quota / 4));
+      publish(bound_of_list(list_, entries, quota, quota / 4));
     }
     if (entries > params_.k) {
-      const Extended bound = bound_of_best(list_, entries, params_.k, slack);
+      const Extended bound = bound_of_list(list_, entries, params_.k, slack);
       if (shares_row() && threadIdx.x == 0) atomicMax(row_bound_, pack(bound, params_.index_bits));
       raise(bound);
     }
@@ -806,7 +423,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   }
   const unsigned blocks = static_cast<unsigned>(std::min(problem.rows, kMostBlocks / config.blocks_per_row) *
                                                 config.blocks_per_row);
-  const size_t bytes = shared_bytes<typename KeyWord<Bits>::type, Index>(config);
+  const size_t bytes = list_bytes<typename KeyWord<Bits>::type, Index>(config.capacity, config.digit_bits);
   static std::atomic<uint64_t> allowed;
   if ((error = allow_shared_memory(select_rows<Order, Index>, bytes, allowed)) != cudaSuccess) return error;
   select_rows<Order, Index><<<blocks, config.threads, bytes, stream>>>(params, order);

@@ -1,0 +1,160 @@
+// A block's list of candidates in shared memory, and how it is pruned. Of grid_select_block.cu.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/radix_histogram.cuh"
+#include "cuda/device/selection.cuh"
+
+namespace gputopk::cuda {
+
+// A block's dynamic shared memory: the count, the histogram, the entries' keys, and their reversed indices.
+inline constexpr size_t kHeaderBytes = 16;
+
+template <class Word, class Index>
+constexpr size_t list_bytes(int capacity, int digit_bits) {
+  return kHeaderBytes + (sizeof(uint32_t) << digit_bits) +
+         static_cast<size_t>(capacity) * (sizeof(Word) + sizeof(Index));
+}
+
+template <class Word, class Index>
+struct List {
+  using Extended = ExtendedKey<Word, Index>;
+
+  int capacity;
+  int digit_bits;
+  int index_bits;
+
+  // What all warps have asked for, which is more than `capacity` where not all of it fitted.
+  __device__ static uint32_t& count() { return *reinterpret_cast<uint32_t*>(memory()); }
+  __device__ static uint32_t* histogram() { return reinterpret_cast<uint32_t*>(memory() + kHeaderBytes); }
+  __device__ Word* keys() const {
+    return reinterpret_cast<Word*>(memory() + kHeaderBytes + (sizeof(uint32_t) << digit_bits));
+  }
+  __device__ Index* reversed() const { return reinterpret_cast<Index*>(keys() + capacity); }
+
+  __device__ Extended operator[](int i) const { return {keys()[i], reversed()[i]}; }
+  __device__ int entries() const { return min(static_cast<int>(count()), capacity); }
+
+  // Appends an entry of each lane that `takes`, where there is room. Called by all lanes of a warp together.
+  // False in lanes whose entry did not fit; `full` is the same in all: some did not.
+  __device__ bool push(bool takes, const Extended& entry, bool& full) const {
+    const unsigned takers = __ballot_sync(~0u, takes);
+    full = false;
+    if (takers == 0) return true;
+    const unsigned lane = threadIdx.x % 32;
+    uint32_t base = 0;
+    if (lane == 0) base = atomicAdd(&count(), static_cast<uint32_t>(__popc(takers)));
+    base = __shfl_sync(~0u, base, 0);
+    full = base + __popc(takers) > static_cast<uint32_t>(capacity);
+    const uint32_t at = base + __popc(takers & ((1u << lane) - 1));
+    const bool fits = at < static_cast<uint32_t>(capacity);
+    if (takes && fits) {
+      keys()[at] = entry.key;
+      reversed()[at] = entry.reversed;
+    }
+    return !takes || fits;
+  }
+
+ private:
+  __device__ static unsigned char* memory() {
+    extern __shared__ __align__(16) unsigned char dynamic[];
+    return dynamic;
+  }
+};
+
+__device__ inline int width_of(uint32_t value) { return 32 - __clz(static_cast<int>(value)); }
+__device__ inline int width_of(uint64_t value) { return 64 - __clzll(static_cast<long long>(value)); }
+
+template <class Word>
+__device__ Word warp_min(Word value) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) value = min(value, __shfl_xor_sync(~0u, value, step));
+  return value;
+}
+
+// A bound that `wanted` entries of the list reach and at most `slack` more: a radix selection over the range
+// of keys that the list has. The same in all threads of the block, which call it together when the list's
+// first `entries` are whole. Needs 1 <= wanted <= entries.
+template <class Word, class Index>
+__device__ __noinline__ ExtendedKey<Word, Index> bound_of_list(List<Word, Index> list, int entries,
+                                                               int wanted, int slack) {
+  using Extended = ExtendedKey<Word, Index>;
+  using Atomic = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
+  __shared__ TargetDigitScratch<uint32_t> scratch;
+  __shared__ Atomic least, least_inverted;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const Word* const keys = list.keys();
+  const Index* const reversed = list.reversed();
+  uint32_t* const histogram = list.histogram();
+
+  if (thread == 0) least = least_inverted = static_cast<Atomic>(~Atomic{0});
+  __syncthreads();  // the range is reset before any warp adds to it
+  Word own_least = static_cast<Word>(~Word{0}), own_inverted = own_least;
+  for (int i = thread; i < entries; i += threads) {
+    own_least = min(own_least, keys[i]);
+    own_inverted = min(own_inverted, static_cast<Word>(~keys[i]));
+  }
+  own_least = warp_min(own_least);
+  own_inverted = warp_min(own_inverted);
+  if (thread % 32 == 0) {
+    atomicMin(&least, static_cast<Atomic>(own_least));
+    atomicMin(&least_inverted, static_cast<Atomic>(own_inverted));
+  }
+  __syncthreads();  // all warps have added
+  const Word origin = static_cast<Word>(least);
+  const int key_bits = width_of(static_cast<Word>(static_cast<Word>(~least_inverted) - origin));
+
+  // Keys less `origin`, from here on.
+  auto selection =
+      Selection<Word, Index>::whole_row(static_cast<uint64_t>(wanted), static_cast<uint64_t>(entries));
+  for (int pass = 1;; ++pass) {
+    const Digit digit = digit_of_pass(pass, list.digit_bits, key_bits, list.index_bits);
+    clear_histogram(histogram, 1 << digit.width());
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    for (int i = thread; i < entries; i += threads) {
+      const Extended x{static_cast<Word>(keys[i] - origin), reversed[i]};
+      if (x < selection.low || selection.split < x) continue;
+      atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
+                                     static_cast<Index>(x.reversed - selection.low.reversed)),
+                1u);
+    }
+    __syncthreads();  // all warps have counted
+    const TargetDigit<uint32_t> target =
+        find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
+    selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    // Always true after the last digit: no two entries are equal.
+    if (selection.candidates - selection.owed <= static_cast<uint64_t>(slack)) break;
+  }
+  return {static_cast<Word>(origin + selection.low.key), selection.low.reversed};
+}
+
+// Keeps the entries that reach the bound. Called by all threads of the block when the list's first `entries`
+// are whole; they are again when it returns. Each thread's own bound holds for the entries it looks at.
+template <class Word, class Index>
+__device__ __noinline__ void keep_from(List<Word, Index> list, int entries, ExtendedKey<Word, Index> bound) {
+  using Extended = ExtendedKey<Word, Index>;
+  constexpr int kEach = 4;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  __syncthreads();  // no thread still asks for the count
+  if (thread == 0) list.count() = 0;
+  for (int base = 0; base < entries; base += threads * kEach) {
+    Extended x[kEach];
+    bool stays[kEach];
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) {
+      const int at = base + e * threads + thread;
+      x[e] = at < entries ? list[at] : Extended{};
+      stays[e] = at < entries && !(x[e] < bound);
+    }
+    // What is pushed now lies at or below what all threads have just read, and never above it: with this
+    // barrier no entry is overwritten before it is read.
+    __syncthreads();
+    bool full;
+#pragma unroll
+    for (int e = 0; e < kEach; ++e) list.push(stays[e], x[e], full);
+  }
+  __syncthreads();  // the list is whole
+}
+
+}  // namespace gputopk::cuda
