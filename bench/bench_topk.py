@@ -79,11 +79,14 @@ def torch_contender(point: Point) -> Contender:
 
 
 def our_arguments(point: Point, algorithm: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    options = {
-        "magnitude": point.magnitude,
-        "index_dtype": None if point.index_dtype is None else getattr(torch, point.index_dtype),
-        "algorithm": int(torch_topk.Algorithm[algorithm]),
-    }
+    """As a caller writes it: an option that has its default's value is left out."""
+    options: dict[str, Any] = {}
+    if point.magnitude:
+        options["magnitude"] = True
+    if point.index_dtype is not None:
+        options["index_dtype"] = getattr(torch, point.index_dtype)
+    if algorithm != "auto":
+        options["algorithm"] = int(torch_topk.Algorithm[algorithm])
     return (point.k, -1, point.largest, point.sorted), options
 
 

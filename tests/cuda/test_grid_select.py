@@ -102,11 +102,22 @@ def test_k_at_its_edges_is_answered_exactly(device, dtype, k):
 
 def test_k_beyond_the_lists_is_refused_with_the_limit(device):
     tensor = torch.zeros(3, 10_000, device=device)
-    with pytest.raises(RuntimeError, match=str(MOST_K)):
-        topk(tensor, MOST_K + 1, algorithm=GRID)
+    with pytest.raises(RuntimeError, match="lists in registers hold k of at most 256"):
+        torch.ops.gputopk._grid_select(tensor, MOST_K + 1, form=1)
     with pytest.raises(RuntimeError, match="4096"):
         topk(tensor, 4097, algorithm=GRID)
     check(tensor, MOST_K)
+
+
+@DTYPES
+@pytest.mark.parametrize("cols", [5000, 300_001])
+def test_lists_in_registers_are_right_for_a_k_that_the_plan_gives_to_lists_a_block(device, dtype, cols):
+    for name in ("random_bits", "increasing", "few_distinct", "all_equal"):
+        tensor = inputs.make(name, 3, cols, dtype, device, seed=7)
+        for k in (129, 200, 255, 256):
+            for largest in (True, False):
+                result = torch.ops.gputopk._grid_select(tensor, k, largest, True, form=1)
+                oracle.assert_topk_on_device(result, tensor, k, largest=largest, sorted=True)
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -179,7 +190,7 @@ def test_the_last_elements_of_an_allocation_are_read_and_no_more(device):
 @given(call=strategies.calls(max_elements=20_000))
 def test_any_call_agrees_with_the_oracle(call):  # a fixture would be one for all examples
     tensor = call.tensor("cuda")
-    if call.k > MOST_K:
+    if call.k > 4096:
         with pytest.raises(RuntimeError, match="grid_select"):
             call.run(topk, tensor, algorithm=GRID)
     else:
