@@ -29,7 +29,7 @@ class Algorithm(IntEnum):
     grid_select = 2
     """Queues of candidates on the fly (GridSelect): small k."""
     delegate = 3
-    """Maxima of subranges first (Dr. Top-k): long rows."""
+    """A bound first, from maxima of parts of the row (Dr. Top-k): long rows."""
     bitonic = 4
     """Sorting networks: short rows and small k."""
     split_bucket = 5
@@ -91,8 +91,9 @@ def topk(
     CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``, other devices to ``torch.topk``, whose ties
     are its own.
 
-    Source: on CUDA, AIR top-k: J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms on GPU: A
-    Comprehensive Study and New Methods", SC '23, section 3.
+    Source: on CUDA, AIR top-k and GridSelect: J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms
+    on GPU: A Comprehensive Study and New Methods", SC '23, sections 3 and 4; delegates: A. Gaihre et al.,
+    "Dr. Top-k: Delegate-Centric Top-k on GPUs", SC '21, sections 4 and 5.
     """
     if has_torch_function_unary(input):
         return handle_torch_function(
