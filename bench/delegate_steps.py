@@ -86,7 +86,7 @@ _SPIN_CYCLES = 4_000_000  # 2 ms, in which the host queues a call
 def forms_of(cols: int, k: int) -> dict[str, dict[str, Any]]:
     if not delegate_model.serves(cols, k, torch.float32):
         return {}
-    sampled = delegate_model.is_sampled(cols, k)
+    sampled = delegate_model.is_sampled(1, cols, k, torch.float32)
     return {form: options for form, options in FORMS.items() if form != "sample" or sampled}
 
 

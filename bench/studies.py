@@ -62,7 +62,8 @@ def _alphas(cols: int, k: int) -> Variants:
 
 
 def _bounds(cols: int, k: int) -> Variants:
-    if not (delegate_model.serves(cols, k, torch.float32) and delegate_model.is_sampled(cols, k)):
+    served = delegate_model.serves(cols, k, torch.float32)
+    if not (served and delegate_model.is_sampled(1, cols, k, torch.float32)):
         return {}
     return {"sample": {}, "maxima": {"beta": delegate_model.chosen_beta(k)}}
 

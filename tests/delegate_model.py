@@ -51,9 +51,12 @@ def rule_4(cols: int, k: int, dtype: torch.dtype, beta: int) -> int:
     return min(max(alpha, allowed[0]), allowed[-1])
 
 
-def is_sampled(cols: int, k: int) -> bool:
+def is_sampled(rows: int, cols: int, k: int, dtype: torch.dtype) -> bool:
     """Whether the plan takes its bound from a sample."""
-    return cols >= tuning.number("kSampleMinCols") and k <= cols // tuning.number("kSampleMinColsPerK")
+    if cols < tuning.number("kSampleMinCols") or k > cols // tuning.number("kSampleMinColsPerK"):
+        return False
+    sample = sample_of(rows, cols, k, dtype)
+    return sample.rank <= sample.delegates * tuning.number("kSampleMostRank")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,5 +121,7 @@ def sample_of(rows: int, cols: int, k: int, dtype: torch.dtype) -> Sample:
         group *= 2
     delegates = blocks * threads // group
     rank = int(min(winners + spare, delegates))
-    room = min(2 * rank * cols / delegates, max(4 * k, cols / tuning.number("kSampleBufferShare")))
+    of_neighbours = rank * cols / (tuning.number("kSampleLines") * delegates)
+    room = max(4 * k, cols / tuning.number("kSampleBufferShare"), 1.25 * of_neighbours)
+    room = min(room, 8 * of_neighbours, cols / tuning.number("kSampleMostBufferShare"))
     return Sample(cols, dtype, blocks, group, rank, min(cols, max(int(room), 2 * k)))

@@ -17,7 +17,7 @@
 //
 // A crowded bound costs nothing extra: all-equal rows have k delegates taken, the first ones, and only those
 // subranges are read again. What is read again is at most k subranges, however the row is made. Should more
-// candidates reach the bound than can be stored, step 4 selects from the row itself: two reads more.
+// candidates reach the bound than can be stored, step 4 selects from the row itself, by AIR's passes.
 //
 // Beyond the paper: exact for ties, NaN and every length; the first selection's first digit is counted by the
 // pass that makes the delegates; short subranges are reduced by groups of lanes, straight from vector loads,

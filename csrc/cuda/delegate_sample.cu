@@ -7,11 +7,13 @@
 //      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
 //   2. The row is read, and the elements that reach the bound are stored.
 //   3. Few candidates are selected from by the row's last block, many by radix passes.
-// The bound is an extended key (key, reversed index), and no two elements share one. How many reach it is
-// therefore a matter of ranks alone: rows that are equal, crowded, sorted or normal store about as many.
-// A bound that fewer than k elements reach, or more than can be stored, is found out by counting: step 3 then
-// is AIR's, from the row. So the result is exact for every row, and only rows that were made to mislead the
-// sample, whose places are fixed, take two reads more.
+// The bound is an extended key (key, reversed index), and no two elements share one: how many reach it is a
+// matter of ranks, not of values. Shuffled rows, crowded or not, store little more than k. In sorted and
+// equal rows the elements of a line are neighbours in rank and count for one, so that some times as many are
+// stored. A bound that fewer than k elements reach, or more than can be stored, is found out by counting:
+// step 3 then is AIR's, from the row. So the result is exact for every row, and what takes more than one read
+// is rare: a sample that was unlucky (tuning.h), or rows that were made to mislead it, whose places are
+// fixed.
 //
 // Nothing is read by the host; the launches depend on sizes alone. It loses to AIR where a row's read is no
 // longer than the launches, and where k is a good part of cols.

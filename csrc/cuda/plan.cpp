@@ -172,9 +172,11 @@ delegate_sample::Config delegate_sample_config(const Problem& problem, const Dev
   config.blocks_per_row =
       std::max(air_blocks_per_row(problem, device), static_cast<int>(problem.cols >> 31) + 1);
   config.digit_bits = std::min(tuning::kDelegateDigitBits, air_digit_bits_that_fit(problem, device));
-  // Delegates of neighbouring lines may be neighbours in rank: as many as there are for each that there is.
-  const double most = 2.0 * config.rank * cols / delegates;
-  const double room = std::min(most, std::max(4 * k, cols / tuning::kSampleBufferShare));
+  // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
+  // all that lie between its lines and the next delegate's.
+  const double of_neighbours = config.rank * cols / (tuning::kSampleLines * delegates);
+  const double room = std::min(std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
+                               std::min(8 * of_neighbours, cols / tuning::kSampleMostBufferShare));
   config.buffer = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
   config.launches_ahead = device.compute_capability >= 90;
   return config;
@@ -184,7 +186,12 @@ Plan delegate_plan(const Problem& problem, const Device& device, const DelegateS
   const bool order_rows = problem.sorted && problem.k > 1;
   const bool from_sample = study.alpha == 0 && study.beta == 0 && problem.cols >= tuning::kSampleMinCols &&
                            problem.k <= problem.cols / tuning::kSampleMinColsPerK;
-  if (from_sample) return {problem, device, delegate_sample_config(problem, device), order_rows};
+  if (from_sample) {
+    const delegate_sample::Config config = delegate_sample_config(problem, device);
+    const int delegates = config.sample_blocks_per_row * tuning::kAirThreads / config.group;
+    // A bound near the least delegate would say little.
+    if (config.rank <= delegates * tuning::kSampleMostRank) return {problem, device, config, order_rows};
+  }
   return {problem, device, delegate_config(problem, device, study), order_rows};
 }
 

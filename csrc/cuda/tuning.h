@@ -96,7 +96,8 @@ inline constexpr int64_t kSampleMinCols = 1 << 18;
 inline constexpr int64_t kSampleMinColsPerK = 64;
 // Lines that a lane has in flight, a vector of each.
 inline constexpr int kSampleLines = 4;
-// The sample is this share of the row at most, and of so many blocks in all: 8 MB, a few microseconds.
+// The sample is this share of the row at most, and of so many blocks in all, 8 MB, a few microseconds: but a
+// block a row at least.
 inline constexpr double kSampleShare = 64;
 inline constexpr int kSampleMostBlocks = 256;
 inline constexpr int kSampleMinBlocks = 16;
@@ -111,10 +112,15 @@ inline constexpr int kSampleMostDelegates = 4096;
 // then read twice more.
 inline constexpr double kSampleDeviations = 4.5;
 inline constexpr double kSampleExtraRank = 4;
-// Tiles of 32 KB that each block fetches into L2 while the bound is found: 4.7 TB/s for some microseconds.
+// Tiles of 32 KB (1-byte dtypes: 16) that each block fetches into L2 while the bound is found: 4.7 TB/s for
+// some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
-// Room for candidates where the sample's delegates say little: of sorted rows one line of many is sampled.
+// Room for candidates: for this share of the row, or for what a sorted row's bound lets in if that is more,
+// but never for more than the larger share.
 inline constexpr double kSampleBufferShare = 32;
+inline constexpr double kSampleMostBufferShare = 8;
+// A sample is of use where the bound's rank is this share of its delegates at most.
+inline constexpr double kSampleMostRank = 0.8;
 
 // Up to this k lists are in registers, and up to 256 where rows are short: beyond, a list a block is ahead.
 inline constexpr int64_t kGridRegistersMaxK = 128;
@@ -191,8 +197,8 @@ inline constexpr int64_t kAutoDelegateMinCols = 1 << 18;
 inline constexpr int64_t kAutoDelegateMinElements = 1 << 24;
 inline constexpr int64_t kAutoDelegateMinColsPerK = 128;
 inline constexpr int64_t kAutoManyWinners = 2049;
-// GridSelect with lists in registers. A tiny k, which costs it next to nothing; a small one; and the most
-// that it is ever taken for, where it is ahead with lists that are long for registers.
+// GridSelect. A tiny k, which costs it next to nothing; a small one; and the most that lists in registers are
+// taken for, twice that where it keeps a list a block.
 inline constexpr int64_t kAutoTinyK = 16;
 inline constexpr int64_t kAutoSmallK = 32;
 inline constexpr int64_t kAutoMostK = 128;

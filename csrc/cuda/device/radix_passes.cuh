@@ -1,6 +1,7 @@
 // The iterations of a radix selection over many blocks a row: what they keep of each row, and the step of a
-// row's last block between two passes. Shared by air.cu, which selects from rows, and delegate.cu, which
-// selects from delegates and from candidates that it has stored. radix_passes.cu has the passes themselves.
+// row's last block between two passes. Shared by air.cu, which selects from rows, delegate.cu, which
+// selects from delegates and from candidates that it has stored, and delegate_sample.cu, which does the
+// latter. radix_passes.cu has the passes themselves.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -33,7 +34,7 @@ struct Step {
   bool stores;      // this pass stores its candidates, in the other buffer
 };
 
-// One a row, all zero before the first pass.
+// One a row, all zero before the first pass, but for what candidates stored before it have set.
 template <class Word, class Index>
 struct RowState {
   // Pass p reads [p % 2], which the last block of pass p - 1 wrote. Two, because a block with nothing to do
@@ -167,7 +168,6 @@ __device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t
   const int bins = 1 << digit.width();
   take_histogram(row_histogram, local, bins);
   __syncthreads();
-  // Before the first pass all of it is zero, unless the row's candidates were stored before.
   const Step<Word, Index>& now = state.steps[pass % 2];
   Selection<Word, Index> selection =
       pass == 1 && now.stored == 0 ? Selection<Word, Index>::whole_row(params.k, params.cols) : now.selection;
