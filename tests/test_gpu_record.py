@@ -82,3 +82,20 @@ def test_a_record_says_whether_it_is_of_this_source(tmp_path):
 def test_the_real_record_is_described_in_one_line(capsys):
     assert gpu_record.main(["check"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_files_run_side_by_side_are_counted_together(tmp_path, monkeypatch, capsys):
+    marked = "import pytest\npytestmark = pytest.mark.gpu\n"
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_good.py").write_text(
+        marked + "def test_a(): pass\ndef test_b(): pytest.skip('here')\n"
+    )
+    (tmp_path / "tests/test_bad.py").write_text(
+        marked + "def test_a(): assert False, 'planted'\ndef test_b(): pass\n"
+    )
+    (tmp_path / "tests/test_of_the_host.py").write_text("def test_a(): assert False\n")
+    monkeypatch.setattr(gpu_record, "ROOT", tmp_path)
+    outcomes = gpu_record.Outcomes()
+    assert gpu_record.run_files(2, ["-p", "no:cacheprovider"], outcomes) == 1
+    assert (outcomes.passed, outcomes.failed, outcomes.skipped) == (2, 1, 1)
+    assert "planted" in capsys.readouterr().out
