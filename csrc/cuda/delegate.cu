@@ -236,10 +236,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   extern __shared__ __align__(16) unsigned char dynamic[];
-  __shared__ unsigned long long counts[kWarps + 1];
-  __shared__ typename StoredKeys<Word>::Shared shared_keys;
 
-  const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t row = blockIdx.x / second.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % second.blocks_per_row);
   const Bits* const input = params.input + row * params.row_stride;
@@ -314,24 +311,15 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     }
   }
   if (part == 0 && threadIdx.x < 32) {
-    // The ragged ends, fewer elements than a vector each: head in the lower half of the lanes, tail above.
-    const bool in_head = lane < 16;
-    const int64_t index = in_head ? lane : params.cols - shape.tail + (lane - 16);
-    const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
-    const Bits bits = valid ? input[index] : Bits{};
-    const bool reaches = valid && order(bits) >= bound.key;
-    if (reaches) keys_seen.see(order(bits), bound.key);
-    candidates.push(reaches, bits, static_cast<Index>(index));
+    visit_ends(
+        input, shape, params.cols - shape.tail,
+        [&](const auto& end, int64_t, bool valid) { return valid && order(end[0]) >= bound.key; },
+        [&](Bits bits, int64_t index, bool reaches) {
+          if (reaches) keys_seen.see(order(bits), bound.key);
+          candidates.push(reaches, bits, static_cast<Index>(index));
+        });
   }
-
-  keys_seen.publish(shared_keys);
-  candidates.publish(counts);
-  __syncthreads();  // what all warps counted and saw is there
-  if (threadIdx.x == 0) candidates.reserve(counts);
-  if (threadIdx.x < 32) keys_seen.record(shared_keys, state);
-  __syncthreads();  // and their places
-  candidates.finish(counts);
-
+  finish_store(candidates, keys_seen, state);
   if (is_last_block(&state.arrived, second.blocks_per_row)) {
     const ExtendedKey<Word, Index> least{bound.key, 0};
     select_stored(second, order, row, least, dynamic);

@@ -134,8 +134,6 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   constexpr int kStaged = tuning::kAirStagedCandidates;
   using Store = CandidateStore<Bits, Index>;
   extern __shared__ __align__(16) unsigned char dynamic[];
-  __shared__ unsigned long long counts[kWarps + 1];
-  __shared__ typename StoredKeys<Word>::Shared shared_keys;
 
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
@@ -175,13 +173,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
         if (reaches) keys_seen.see(x.key, bound.key);
         store.push(reaches, bits, static_cast<Index>(index));
       });
-  keys_seen.publish(shared_keys);
-  store.publish(counts);
-  __syncthreads();  // what all warps counted and saw is there
-  if (threadIdx.x == 0) store.reserve(counts);
-  if (threadIdx.x < 32) keys_seen.record(shared_keys, state);
-  __syncthreads();  // and their places
-  store.finish(counts);
+  finish_store(store, keys_seen, state);
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
     select_stored(params, order, row, bound, dynamic);
   }
@@ -197,7 +189,7 @@ struct Memory {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
     params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
-    sample.delegates = config.sample_blocks_per_row * kAirThreads / config.group;
+    sample.delegates = config.delegates;
     Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);
     zeroed_bytes = workspace.bytes();
@@ -225,7 +217,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   params.adaptive = params.early_stop = true;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   sample.blocks_per_row = config.sample_blocks_per_row;
-  sample.group = config.group;
+  sample.group = config.sample_blocks_per_row * kAirThreads / config.delegates;
   sample.rank = config.rank;
   // Of the lines that a row has, wherever it begins.
   const uint64_t lines = static_cast<uint64_t>(problem.cols / kPerVector<Bits> - 1) / kLineVectors;

@@ -10,8 +10,8 @@ namespace gputopk::cuda::delegate_sample {
 
 struct Config {
   int sample_blocks_per_row;
-  int group;  // lanes of which one delegate is taken: a power of two up to 32
-  int rank;   // the delegate that is the bound
+  int delegates;  // a row, each of a group of lanes: a power of two up to 32
+  int rank;       // the delegate that is the bound
   int blocks_per_row;
   int digit_bits;       // of the passes over candidates, or over the row
   int64_t buffer;       // candidates a row

@@ -382,12 +382,6 @@ size_t carve(const Config& config, const Problem& problem, void* base, Params<Bi
   return workspace.bytes();
 }
 
-// Indices of 32 bits serve rows of fewer than 2^32 elements.
-template <class Visitor>
-auto visit_index(int64_t cols, Visitor&& visitor) {
-  return cols <= int64_t{0xFFFFFFFF} ? visitor(uint32_t{}) : visitor(uint64_t{});
-}
-
 template <class Order, class Index>
 cudaError_t launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
                    cudaStream_t stream) {

@@ -11,23 +11,24 @@ namespace {
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-int64_t air_tile_elements(const Problem& problem) {
+// What so many threads have in flight, which is a tile.
+int64_t tile_elements(const Problem& problem, int threads) {
   const int bytes = dtype_bytes(problem.dtype);
-  return int64_t{tuning::kAirThreads} * tuning::loads_in_flight(bytes) * (16 / bytes);
+  return int64_t{threads} * tuning::loads_in_flight(bytes) * (16 / bytes);
 }
 
 // The split that ends first when `resident` blocks run at a time, in waves over the GPU, each as long as its
-// tiles and an overhead, fixed and for each block of the row. Blocks of one row then differ by one tile at
+// tiles and overhead(blocks), in tiles. Of at most `most` blocks a row, which then differ by one tile at
 // most.
-int blocks_per_row(const Problem& problem, int64_t tile_elements, int64_t resident, double overhead,
-                   double overhead_per_block) {
-  const int64_t tiles = divide_up(problem.cols, tile_elements);
+template <class Overhead>
+int blocks_per_row(const Problem& problem, int64_t tile, int64_t most, int64_t resident,
+                   const Overhead& overhead) {
+  const int64_t tiles = divide_up(problem.cols, tile);
   int best = 1;
   double best_cost = 0;
-  for (int64_t blocks = 1; blocks <= std::min(tiles, resident); ++blocks) {
+  for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, std::min(most, resident)); ++blocks) {
     const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
-    const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + overhead +
-                                 overhead_per_block * static_cast<double>(blocks));
+    const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + overhead(blocks));
     if (blocks == 1 || cost < best_cost) {
       best = static_cast<int>(blocks);
       best_cost = cost;
@@ -36,10 +37,20 @@ int blocks_per_row(const Problem& problem, int64_t tile_elements, int64_t reside
   return best;
 }
 
+// A block counts in 32 bits.
+int least_air_blocks_per_row(const Problem& problem) { return static_cast<int>(problem.cols >> 31) + 1; }
+
 int air_blocks_per_row(const Problem& problem, const Device& device) {
-  return blocks_per_row(problem, air_tile_elements(problem),
-                        int64_t{device.sm_count} * tuning::kAirBlocksPerSm, tuning::kAirBlockOverheadTiles,
-                        /*overhead_per_block=*/0);
+  const int64_t tile = tile_elements(problem, tuning::kAirThreads);
+  const int blocks = blocks_per_row(problem, tile, divide_up(problem.cols, tile),
+                                    int64_t{device.sm_count} * tuning::kAirBlocksPerSm,
+                                    [](int64_t) { return tuning::kAirBlockOverheadTiles; });
+  return std::max(blocks, least_air_blocks_per_row(problem));
+}
+
+// Candidates that AIR can store between passes.
+int64_t air_buffer(int64_t cols) {
+  return std::min(cols, std::max(cols / tuning::kAirAlpha, tuning::kAirMinBuffer));
 }
 
 // As many bins as the elements of a block can pay for.
@@ -61,15 +72,12 @@ int air_digit_bits_that_fit(const Problem& problem, const Device& device) {
 
 air::Config air_config(const Problem& problem, const Device& device, const AirStudy& study) {
   air::Config config{};
-  config.blocks_per_row = study.blocks > 0 ? study.blocks : air_blocks_per_row(problem, device);
-  // A block counts in 32 bits.
-  config.blocks_per_row = std::max(config.blocks_per_row, static_cast<int>(problem.cols >> 31) + 1);
+  config.blocks_per_row = study.blocks > 0 ? std::max(study.blocks, least_air_blocks_per_row(problem))
+                                           : air_blocks_per_row(problem, device);
   config.digit_bits = study.digit_bits > 0 ? study.digit_bits
                                            : std::min(air_digit_bits(problem.cols / config.blocks_per_row),
                                                       air_digit_bits_that_fit(problem, device));
-  config.buffer = study.adaptive ? std::min(problem.cols,
-                                            std::max(problem.cols / tuning::kAirAlpha, tuning::kAirMinBuffer))
-                                 : problem.cols;
+  config.buffer = study.adaptive ? air_buffer(problem.cols) : problem.cols;
   config.adaptive = study.adaptive;
   config.launches_ahead = device.compute_capability >= 90;
   config.early_stop = study.early_stop;
@@ -98,13 +106,13 @@ air_block::Config air_block_config(const Problem& problem, const Device& device,
   return config;
 }
 
-Plan block_plan(const Problem& problem, const Device& device, const AirStudy& study) {
+Plan air_block_plan(const Problem& problem, const Device& device, const AirStudy& study) {
   const air_block::Config config = air_block_config(problem, device, study);
   const bool in_order = config.lists_row || config.lists_winners;
   return {problem, device, config, problem.sorted && !in_order};
 }
 
-Plan grid_plan(const Problem& problem, const Device& device, const AirStudy& study) {
+Plan air_plan(const Problem& problem, const Device& device, const AirStudy& study) {
   return {problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
 }
 
@@ -121,15 +129,13 @@ delegate::Config delegate_config(const Problem& problem, const Device& device, c
   delegate::Config config{};
   config.beta = study.beta > 0 ? study.beta : problem.k >= tuning::kDelegateMinKBeta2 ? 2 : 1;
   config.alpha = study.alpha > 0 ? study.alpha : delegate_alpha(problem, config.beta);
-  config.blocks_per_row =
-      std::max(air_blocks_per_row(problem, device), static_cast<int>(problem.cols >> 31) + 1);
+  config.blocks_per_row = air_blocks_per_row(problem, device);
 
   Problem positions = problem;  // the first selection's
   positions.cols = divide_up(problem.cols, int64_t{1} << config.alpha) * config.beta;
   config.first_digit_bits = std::min(tuning::kDelegateDigitBits, air_digit_bits_that_fit(positions, device));
   config.first_blocks_per_row = air_blocks_per_row(positions, device);
-  config.first_buffer =
-      std::min(positions.cols, std::max(positions.cols / tuning::kAirAlpha, tuning::kAirMinBuffer));
+  config.first_buffer = air_buffer(positions.cols);
 
   // At most k subranges are read again, whole; with two delegates each, half of them whole and of the others
   // what one lane read. And the ragged ends.
@@ -164,17 +170,16 @@ delegate_sample::Config delegate_sample_config(const Problem& problem, const Dev
   }
   config.sample_blocks_per_row = blocks;
   const int threads = blocks * tuning::kAirThreads;
-  config.group = 1;
-  while (threads / config.group > tuning::kSampleMostDelegates) config.group *= 2;
-  const int delegates = threads / config.group;
-  config.rank = static_cast<int>(std::min(rank, static_cast<double>(delegates)));
+  int group = 1;
+  while (threads / group > tuning::kSampleMostDelegates) group *= 2;
+  config.delegates = threads / group;
+  config.rank = static_cast<int>(std::min(rank, static_cast<double>(config.delegates)));
 
-  config.blocks_per_row =
-      std::max(air_blocks_per_row(problem, device), static_cast<int>(problem.cols >> 31) + 1);
+  config.blocks_per_row = air_blocks_per_row(problem, device);
   config.digit_bits = std::min(tuning::kDelegateDigitBits, air_digit_bits_that_fit(problem, device));
   // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
   // all that lie between its lines and the next delegate's.
-  const double of_neighbours = config.rank * cols / (tuning::kSampleLines * delegates);
+  const double of_neighbours = config.rank * cols / (tuning::kSampleLines * config.delegates);
   const double room = std::min(std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
                                std::min(8 * of_neighbours, cols / tuning::kSampleMostBufferShare));
   config.buffer = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
@@ -188,35 +193,23 @@ Plan delegate_plan(const Problem& problem, const Device& device, const DelegateS
                            problem.k <= problem.cols / tuning::kSampleMinColsPerK;
   if (from_sample) {
     const delegate_sample::Config config = delegate_sample_config(problem, device);
-    const int delegates = config.sample_blocks_per_row * tuning::kAirThreads / config.group;
     // A bound near the least delegate would say little.
-    if (config.rank <= delegates * tuning::kSampleMostRank) return {problem, device, config, order_rows};
+    if (config.rank <= config.delegates * tuning::kSampleMostRank)
+      return {problem, device, config, order_rows};
   }
   return {problem, device, delegate_config(problem, device, study), order_rows};
 }
 
-// As air_blocks_per_row, with the work that blocks of one row have with each other.
 int grid_list_blocks_per_row(const Problem& problem, const Device& device) {
-  const int bytes = dtype_bytes(problem.dtype);
-  const int64_t tile = int64_t{tuning::kGridListMaxThreads} * tuning::loads_in_flight(bytes) * (16 / bytes);
-  const int64_t resident = int64_t{device.sm_count} * tuning::kGridListBlocksPerSm;
-  const int64_t tiles = divide_up(problem.cols, tile);
-  int best = 1;
-  double best_cost = 0;
+  const int64_t tile = tile_elements(problem, tuning::kGridListMaxThreads);
   // A block with less than a tile might have nothing to publish, and no bound would be shared. Up to a vector
   // at either end of a row is in no tile.
   const int64_t whole_tiles = (problem.cols - 2 * 16) / tile;
-  for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, std::min(whole_tiles, resident)); ++blocks) {
-    const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
-    const double overhead =
-        blocks == 1 ? tuning::kGridListBlockOverheadTiles : tuning::kGridListSharedRowOverheadTiles;
-    const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + overhead);
-    if (blocks == 1 || cost < best_cost) {
-      best = static_cast<int>(blocks);
-      best_cost = cost;
-    }
-  }
-  return best;
+  return blocks_per_row(problem, tile, whole_tiles, int64_t{device.sm_count} * tuning::kGridListBlocksPerSm,
+                        [](int64_t blocks) {
+                          return blocks == 1 ? tuning::kGridListBlockOverheadTiles
+                                             : tuning::kGridListSharedRowOverheadTiles;
+                        });
 }
 
 grid_select_block::Config grid_select_block_config(const Problem& problem, const Device& device,
@@ -240,7 +233,7 @@ grid_select_block::Config grid_select_block_config(const Problem& problem, const
   // listed.
   const bool starts_bounded = problem.k <= config.threads;
   const int bytes = dtype_bytes(problem.dtype);
-  const int64_t tile = int64_t{config.threads} * tuning::loads_in_flight(bytes) * (16 / bytes);
+  const int64_t tile = tile_elements(problem, config.threads);
   const int64_t room = std::max(problem.k, starts_bounded ? tuning::kGridListMinRoom : tile);
   const int64_t wanted = std::min(problem.cols, problem.k + room);  // a list as long as the row is never full
   constexpr int kStatic = 4 * 1024;                                 // the kernel's own variables
@@ -261,12 +254,6 @@ bool suits_one_block(const Problem& problem, const Device& device) {
   return problem.cols <= (many_rows ? tuning::kAirBlockMaxColsManyRows : tuning::kAirBlockMaxCols);
 }
 
-// What a warp has in flight, which is also its sample.
-int64_t grid_warp_elements(const Problem& problem) {
-  const int bytes = dtype_bytes(problem.dtype);
-  return int64_t{32} * tuning::loads_in_flight(bytes) * (16 / bytes);
-}
-
 bool suits_a_warp_a_row(const Problem& problem, const Device& device) {
   const bool many_rows = problem.rows >= device.sm_count * tuning::kGridWarpManyRowsPerSm;
   return problem.cols <= (many_rows ? tuning::kGridWarpMaxColsManyRows : tuning::kGridWarpMaxCols);
@@ -276,9 +263,12 @@ int grid_blocks_per_row(const Problem& problem, const Device& device, int thread
   const int list_items = static_cast<int>(divide_up(problem.k, 32));
   const int64_t blocks_per_sm =
       int64_t{tuning::grid_blocks_per_sm(list_items)} * tuning::kGridThreads / threads;
-  return blocks_per_row(problem, grid_warp_elements(problem) * (threads / 32),
-                        device.sm_count * blocks_per_sm, tuning::kGridBlockOverheadTiles,
-                        static_cast<double>(problem.k) / tuning::kGridEntriesPerTile);
+  const int64_t tile = tile_elements(problem, threads);
+  const double merging = static_cast<double>(problem.k) / tuning::kGridEntriesPerTile;  // a block's list
+  return blocks_per_row(problem, tile, divide_up(problem.cols, tile), device.sm_count * blocks_per_sm,
+                        [&](int64_t blocks) {
+                          return tuning::kGridBlockOverheadTiles + merging * static_cast<double>(blocks);
+                        });
 }
 
 grid_select::Config grid_select_config(const Problem& problem, const Device& device,
@@ -300,7 +290,8 @@ grid_select::Config grid_select_config(const Problem& problem, const Device& dev
   }
   config.blocks_per_row =
       study.blocks > 0 ? study.blocks : grid_blocks_per_row(problem, device, config.threads);
-  const int64_t samples = problem.cols / grid_warp_elements(problem) / tuning::kGridSampleOneIn;
+  // A warp's tile is its sample.
+  const int64_t samples = problem.cols / tile_elements(problem, 32) / tuning::kGridSampleOneIn;
   config.samplers =
       static_cast<int>(std::clamp<int64_t>(samples / config.blocks_per_row, 1, config.threads / 32));
   return config;
@@ -377,8 +368,7 @@ void print(const delegate_sample::Config& config, const Problem&, char* text, si
   std::snprintf(text, bytes,
                 "delegate: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
                 "candidates",
-                config.rank, config.sample_blocks_per_row * tuning::kAirThreads / config.group,
-                config.blocks_per_row, static_cast<long long>(config.buffer));
+                config.rank, config.delegates, config.blocks_per_row, static_cast<long long>(config.buffer));
 }
 
 void print(const grid_select_block::Config& config, const Problem&, char* text, size_t bytes) {
@@ -442,11 +432,12 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
   if (algorithm == Algorithm::kDelegate) return delegate_plan(problem, device, {});
   if (algorithm == Algorithm::kGridSelect) return grid_select_plan(problem, device, {});
-  return suits_one_block(problem, device) ? block_plan(problem, device, {}) : grid_plan(problem, device, {});
+  return suits_one_block(problem, device) ? air_block_plan(problem, device, {})
+                                          : air_plan(problem, device, {});
 }
 
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study) {
-  return study.threads > 0 ? block_plan(problem, device, study) : grid_plan(problem, device, study);
+  return study.threads > 0 ? air_block_plan(problem, device, study) : air_plan(problem, device, study);
 }
 
 Plan make_delegate_study(const Problem& problem, const Device& device, const DelegateStudy& study) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import subprocess
 import sys
@@ -13,17 +14,14 @@ import torch
 
 import torch_topk
 from tests import inputs, oracle, tuning
+from tests.cuda import calls
+from tests.cuda.calls import DTYPES, FLAGS
 
 pytestmark = pytest.mark.gpu
 
 topk = torch.ops.gputopk.topk
 AIR = int(torch_topk.Algorithm.air)
 ALGORITHMS = pytest.mark.parametrize("algorithm", [0, AIR], ids=["auto", "air"])
-DTYPES = pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
-FLAGS = [
-    {"largest": largest, "sorted": order, "magnitude": magnitude}
-    for largest, order, magnitude in itertools.product((True, False), repeat=3)
-]
 # Sizes of a row around which the plan changes, and the k beyond which winners are ordered in another way.
 SWITCH_COLS = [
     tuning.number(name)
@@ -31,23 +29,8 @@ SWITCH_COLS = [
 ]
 ORDER_K = tuning.number("kOrderBlockMaxK")
 
-
-def run(tensor: torch.Tensor, k: int, algorithm: int = AIR, **flags):
-    """The operator into poisoned outputs: what it leaves unwritten is found."""
-    rows = tensor.shape[0]
-    index_dtype = flags.get("index_dtype") or torch.int64
-    values = torch.empty((rows, k), dtype=tensor.dtype, device=tensor.device)
-    if tensor.dtype == torch.bool:
-        values.fill_(True)
-    else:
-        oracle.as_ints(values).fill_(0x5A)
-    indices = torch.full((rows, k), -(2**30), dtype=index_dtype, device=tensor.device)
-    topk.out(tensor, k, algorithm=algorithm, values=values, indices=indices, **flags)
-    return values, indices
-
-
-def check(tensor: torch.Tensor, k: int, algorithm: int = AIR, **flags) -> None:
-    oracle.assert_topk_on_device(run(tensor, k, algorithm, **flags), tensor, k, **flags)
+run = functools.partial(calls.run, algorithm=AIR)
+check = functools.partial(calls.check, algorithm=AIR)
 
 
 def ks_for(cols: int, more=()) -> list[int]:
@@ -65,7 +48,7 @@ def test_every_named_input_is_answered_exactly(device, dtype, rows, cols, algori
     for seed, name in enumerate(inputs.names_for(dtype)):
         tensor = inputs.make(name, 40 if name == inputs.MIXED else rows, cols, dtype, device, seed)
         for k, flags in zip((1, 40, 513, cols // 3) * 2, FLAGS, strict=True):
-            check(tensor, k, algorithm, **flags)
+            check(tensor, k, algorithm=algorithm, **flags)
 
 
 @DTYPES
@@ -100,7 +83,7 @@ def test_rows_around_the_switch_points_are_answered_exactly(device, switch_cols,
         for rows, name in ((1, "normal"), (3, "few_distinct"), (300, "ten_bit_prefix")):
             tensor = inputs.make(name, rows, cols, dtype, device, seed=cols)
             for k in (1, 2047, ORDER_K - 1, ORDER_K, ORDER_K + 1):
-                check(tensor, min(k, cols), algorithm, sorted=k % 2 == 1)
+                check(tensor, min(k, cols), algorithm=algorithm, sorted=k % 2 == 1)
 
 
 @pytest.mark.parametrize("largest", [True, False])

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 
 import pytest
@@ -16,40 +17,22 @@ from hypothesis import strategies as st
 
 import torch_topk
 from tests import delegate_model, inputs, oracle, strategies, tuning
+from tests.cuda import calls
+from tests.cuda.calls import DTYPES, FLAGS
 
 pytestmark = pytest.mark.gpu
 
 topk = torch.ops.gputopk.topk
 study = torch.ops.gputopk._delegate
 DELEGATE = int(torch_topk.Algorithm.delegate)
-DTYPES = pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
 BETAS = pytest.mark.parametrize("beta", [1, 2])
-FLAGS = [
-    {"largest": largest, "sorted": order, "magnitude": magnitude}
-    for largest, order, magnitude in itertools.product((True, False), repeat=3)
-]
 WIDTHS = [torch.uint8, torch.bfloat16, torch.float32, torch.int64]
 SAMPLED_COLS = tuning.number("kSampleMinCols")
 # Of the list that a row's last block selects from alone.
 LIST_BYTES = 64 * 1024
 
-
-def run(tensor: torch.Tensor, k: int, **flags):
-    """The operator into poisoned outputs: what it leaves unwritten is found."""
-    rows = tensor.shape[0]
-    index_dtype = flags.get("index_dtype") or torch.int64
-    values = torch.empty((rows, k), dtype=tensor.dtype, device=tensor.device)
-    if tensor.dtype == torch.bool:
-        values.fill_(True)
-    else:
-        oracle.as_ints(values).fill_(0x5A)
-    indices = torch.full((rows, k), -(2**30), dtype=index_dtype, device=tensor.device)
-    topk.out(tensor, k, algorithm=DELEGATE, values=values, indices=indices, **flags)
-    return values, indices
-
-
-def check(tensor: torch.Tensor, k: int, **flags) -> None:
-    oracle.assert_topk_on_device(run(tensor, k, **flags), tensor, k, **flags)
+run = functools.partial(calls.run, algorithm=DELEGATE)
+check = functools.partial(calls.check, algorithm=DELEGATE)
 
 
 def check_maxima(tensor: torch.Tensor, k: int, largest: bool = True, order: bool = True, **numbers) -> None:

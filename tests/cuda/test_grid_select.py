@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import pytest
@@ -10,17 +11,14 @@ from hypothesis import given
 
 import torch_topk
 from tests import inputs, oracle, strategies, tuning
+from tests.cuda import calls
+from tests.cuda.calls import DTYPES, FLAGS
 
 pytestmark = pytest.mark.gpu
 
 topk = torch.ops.gputopk.topk
 study = torch.ops.gputopk._grid_select
 GRID = int(torch_topk.Algorithm.grid_select)
-DTYPES = pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
-FLAGS = [
-    {"largest": largest, "sorted": order, "magnitude": magnitude}
-    for largest, order, magnitude in itertools.product((True, False), repeat=3)
-]
 MOST_K = 256
 # Around the capacities of lists and queues.
 KS = [1, 2, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256]
@@ -28,23 +26,8 @@ WIDTHS = [torch.uint8, torch.bfloat16, torch.float32, torch.int64]
 # Row lengths around which the plan changes.
 SWITCH_COLS = [tuning.number(name) for name in ("kGridWarpMaxCols", "kGridWarpMaxColsManyRows")]
 
-
-def run(tensor: torch.Tensor, k: int, **flags):
-    """The operator into poisoned outputs: what it leaves unwritten is found."""
-    rows = tensor.shape[0]
-    index_dtype = flags.get("index_dtype") or torch.int64
-    values = torch.empty((rows, k), dtype=tensor.dtype, device=tensor.device)
-    if tensor.dtype == torch.bool:
-        values.fill_(True)
-    else:
-        oracle.as_ints(values).fill_(0x5A)
-    indices = torch.full((rows, k), -(2**30), dtype=index_dtype, device=tensor.device)
-    topk.out(tensor, k, algorithm=GRID, values=values, indices=indices, **flags)
-    return values, indices
-
-
-def check(tensor: torch.Tensor, k: int, **flags) -> None:
-    oracle.assert_topk_on_device(run(tensor, k, **flags), tensor, k, **flags)
+run = functools.partial(calls.run, algorithm=GRID)
+check = functools.partial(calls.check, algorithm=GRID)
 
 
 def ks_for(cols: int, more=()) -> list[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
+import functools
 
 import pytest
 import torch
@@ -10,35 +10,17 @@ from hypothesis import given
 
 import torch_topk
 from tests import inputs, oracle, strategies, tuning
+from tests.cuda import calls
+from tests.cuda.calls import DTYPES, FLAGS
 
 topk = torch.ops.gputopk.topk
 GRID_SELECT = int(torch_topk.Algorithm.grid_select)
 MAX_K = 4096
 KS = [1, 31, 32, 33, 255, 256, 257, 2047, 2048, 2049, 4095, 4096]
-DTYPES = pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
-FLAGS = [
-    {"largest": largest, "sorted": order, "magnitude": magnitude}
-    for largest, order, magnitude in itertools.product((True, False), repeat=3)
-]
 RANKED = [tuning.number("kGridListRankedWinners"), tuning.number("kGridListRankedUnsorted")]
 
-
-def run(tensor: torch.Tensor, k: int, **flags):
-    """The operator into poisoned outputs: what it leaves unwritten is found."""
-    rows = tensor.shape[0]
-    index_dtype = flags.get("index_dtype") or torch.int64
-    values = torch.empty((rows, k), dtype=tensor.dtype, device=tensor.device)
-    if tensor.dtype == torch.bool:
-        values.fill_(True)
-    else:
-        oracle.as_ints(values).fill_(0x5A)
-    indices = torch.full((rows, k), -(2**30), dtype=index_dtype, device=tensor.device)
-    topk.out(tensor, k, algorithm=GRID_SELECT, values=values, indices=indices, **flags)
-    return values, indices
-
-
-def check(tensor: torch.Tensor, k: int, **flags) -> None:
-    oracle.assert_topk_on_device(run(tensor, k, **flags), tensor, k, **flags)
+run = functools.partial(calls.run, algorithm=GRID_SELECT)
+check = functools.partial(calls.check, algorithm=GRID_SELECT)
 
 
 @pytest.mark.gpu

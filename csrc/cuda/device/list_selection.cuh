@@ -6,6 +6,7 @@
 
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/warp.cuh"
 
 namespace gputopk::cuda {
 
@@ -19,16 +20,6 @@ struct ListSelectionScratch {
   // For atomics, which know no narrower type of 64 bits.
   std::conditional_t<sizeof(Word) == 8, unsigned long long, Word> least, greatest;
 };
-
-__device__ inline uint32_t warp_max(uint32_t x) { return __reduce_max_sync(~0u, x); }
-__device__ inline uint64_t warp_max(uint64_t x) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(~0u, x, step));
-  return x;
-}
-
-__device__ inline int bits_of(uint32_t x) { return 32 - __clz(static_cast<int>(x)); }
-__device__ inline int bits_of(uint64_t x) { return 64 - __clzll(static_cast<long long>(x)); }
 
 // A bound that k of `count` entries reach at least, and `most` at most: exactly k where both are the same. No
 // two entries may be equal; 1 <= k <= count, k <= most. load(i) is the entry number i, which comes to `list`.

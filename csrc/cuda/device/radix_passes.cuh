@@ -215,10 +215,4 @@ template <class Order, class Index>
 cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params, Order order, int64_t rows,
                           int first, bool ahead, cudaStream_t stream);
 
-// Counts and indices of 32 bits serve rows of fewer than 2^32 elements.
-template <class Visitor>
-auto visit_index(int64_t cols, Visitor&& visitor) {
-  return cols <= int64_t{0xFFFFFFFF} ? visitor(uint32_t{}) : visitor(uint64_t{});
-}
-
 }  // namespace gputopk::cuda

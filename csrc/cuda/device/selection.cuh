@@ -124,4 +124,10 @@ struct Selection {
   }
 };
 
+// Counts and indices of 32 bits serve rows of fewer than 2^32 elements.
+template <class Visitor>
+auto visit_index(int64_t cols, Visitor&& visitor) {
+  return cols <= int64_t{0xFFFFFFFF} ? visitor(uint32_t{}) : visitor(uint64_t{});
+}
+
 }  // namespace gputopk::cuda

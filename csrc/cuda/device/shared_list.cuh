@@ -5,6 +5,7 @@
 
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/warp.cuh"
 
 namespace gputopk::cuda {
 
@@ -63,16 +64,6 @@ struct List {
   }
 };
 
-__device__ inline int width_of(uint32_t value) { return 32 - __clz(static_cast<int>(value)); }
-__device__ inline int width_of(uint64_t value) { return 64 - __clzll(static_cast<long long>(value)); }
-
-template <class Word>
-__device__ Word warp_min(Word value) {
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) value = min(value, __shfl_xor_sync(~0u, value, step));
-  return value;
-}
-
 // A bound that `wanted` entries of the list reach and at most `slack` more: a radix selection over the range
 // of keys that the list has. The same in all threads of the block, which call it together when the list's
 // first `entries` are whole. Needs 1 <= wanted <= entries.
@@ -103,7 +94,7 @@ __device__ __noinline__ ExtendedKey<Word, Index> bound_of_list(List<Word, Index>
   }
   __syncthreads();  // all warps have added
   const Word origin = static_cast<Word>(least);
-  const int key_bits = width_of(static_cast<Word>(static_cast<Word>(~least_inverted) - origin));
+  const int key_bits = bits_of(static_cast<Word>(static_cast<Word>(~least_inverted) - origin));
 
   // Keys less `origin`, from here on.
   auto selection =

@@ -109,6 +109,20 @@ struct StoredKeys {
   }
 };
 
+// Writes out what the block's warps still have staged, and makes known what they have stored. By all threads.
+template <class Store, class Word, class State>
+__device__ void finish_store(Store& store, const StoredKeys<Word>& keys, State& state) {
+  __shared__ unsigned long long counts[tuning::kAirThreads / 32 + 1];
+  __shared__ typename StoredKeys<Word>::Shared shared_keys;
+  keys.publish(shared_keys);
+  store.publish(counts);
+  __syncthreads();  // what all warps counted and saw is there
+  if (threadIdx.x == 0) store.reserve(counts);
+  if (threadIdx.x < 32) keys.record(shared_keys, state);
+  __syncthreads();  // and their places
+  store.finish(counts);
+}
+
 // The most candidates that the last block selects from at once.
 inline constexpr size_t kStoredListBytes = 64 * 1024;
 

@@ -1,0 +1,37 @@
+"""What the GPU tests of every algorithm share: how the operator is called, and with what."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+import torch_topk  # noqa: F401 (loads the operators)
+from tests import oracle
+
+topk = torch.ops.gputopk.topk
+
+DTYPES = pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+FLAGS = [
+    {"largest": largest, "sorted": order, "magnitude": magnitude}
+    for largest, order, magnitude in itertools.product((True, False), repeat=3)
+]
+
+
+def run(tensor: torch.Tensor, k: int, algorithm: int, **flags):
+    """The operator into poisoned outputs: what it leaves unwritten is found."""
+    rows = tensor.shape[0]
+    index_dtype = flags.get("index_dtype") or torch.int64
+    values = torch.empty((rows, k), dtype=tensor.dtype, device=tensor.device)
+    if tensor.dtype == torch.bool:
+        values.fill_(True)
+    else:
+        oracle.as_ints(values).fill_(0x5A)
+    indices = torch.full((rows, k), -(2**30), dtype=index_dtype, device=tensor.device)
+    topk.out(tensor, k, algorithm=algorithm, values=values, indices=indices, **flags)
+    return values, indices
+
+
+def check(tensor: torch.Tensor, k: int, algorithm: int, **flags) -> None:
+    oracle.assert_topk_on_device(run(tensor, k, algorithm, **flags), tensor, k, **flags)
