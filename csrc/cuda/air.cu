@@ -53,7 +53,7 @@ __global__ void __launch_bounds__(tuning::kAirThreads, tuning::kAirBlocksPerSm)
   const Index last_index = static_cast<Index>(params.cols - 1);
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
-  follow_kernel_before();
+  let_next_kernel_start();
   clear_histogram(histogram, bins);
   __syncthreads();
   visit_row<Reading::kOnceAhead>(
@@ -73,11 +73,13 @@ __global__ void __launch_bounds__(tuning::kAirThreads, tuning::kAirBlocksPerSm)
       },
       [](Bits, int64_t, bool) {});
 
+  wait_for_kernel_before();  // the row's histogram and state are zero
   Index* const row_histogram = params.histogram + (row << params.digit_bits);
   add_up(histogram, row_histogram, bins);
   auto& state = params.states[row];
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
-    choose(params, 1, row, row_histogram, reinterpret_cast<Index*>(dynamic), scratch, state);
+    choose(params, 1, row, Selection<Word, Index>::whole_row(params.k, params.cols), row_histogram,
+           reinterpret_cast<Index*>(dynamic), scratch, state);
   }
 }
 
@@ -111,7 +113,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   size_t zeroed_bytes = 0;
   carve(config, problem, buffers.workspace, params, zeroed_bytes);
 
-  cudaError_t error = cudaMemsetAsync(buffers.workspace, 0, zeroed_bytes, stream);
+  cudaError_t error = zero_workspace(buffers.workspace, zeroed_bytes, config.launches_ahead, stream);
   if (error != cudaSuccess) return error;
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
@@ -122,10 +124,11 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   static std::atomic<uint64_t> allowed;
   error = allow_shared_memory(first_pass<Order, Index>, histogram_bytes, allowed);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(/*ahead=*/false, first_pass<Order, Index>, blocks, tuning::kAirThreads,
-                        histogram_bytes, stream, params, order);  // the workspace must be zero first
+  error = launch_kernel(config.launches_ahead, first_pass<Order, Index>, blocks, tuning::kAirThreads,
+                        histogram_bytes, stream, params, order);
   if (error != cudaSuccess) return error;
-  return launch_passes(params, order, problem.rows, /*first=*/2, config.launches_ahead, stream);
+  return launch_passes(params, order, problem.rows, /*first=*/2, tuning::kAirLikelyPasses,
+                       config.launches_ahead, stream);
 }
 
 }  // namespace

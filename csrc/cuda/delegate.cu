@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
   const Digit digit = digit_of_pass(1, first.digit_bits, Order::kBits, first.index_bits);
-  follow_kernel_before();
+  let_next_kernel_start();
   clear_histogram(histogram, 1 << digit.width());
   __syncthreads();
 
@@ -214,11 +214,13 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     }
   }
 
+  wait_for_kernel_before();  // the row's histogram and state are zero
   uint32_t* const row_histogram = first.histogram + (row << first.digit_bits);
   add_up(histogram, row_histogram, 1 << digit.width());
   auto& state = first.states[row];
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
-    choose(first, 1, row, row_histogram, histogram, scratch, state);
+    choose(first, 1, row, Selection<Word, uint32_t>::whole_row(first.k, first.cols), row_histogram, histogram,
+           scratch, state);
   }
 }
 
@@ -389,29 +391,31 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   if (problem.rows > kMostBlocks / config.blocks_per_row) return cudaErrorInvalidConfiguration;
   const unsigned blocks = static_cast<unsigned>(problem.rows * config.blocks_per_row);
 
-  cudaError_t error = cudaMemsetAsync(buffers.workspace, 0, steps.zeroed_bytes, stream);
+  cudaError_t error = zero_workspace(buffers.workspace, steps.zeroed_bytes, config.launches_ahead, stream);
   if (error != cudaSuccess) return error;
   const size_t histogram_bytes = sizeof(uint32_t) << config.first_digit_bits;
   static std::atomic<uint64_t> allowed;
   error = allow_shared_memory(make_delegates<Order, kBeta>, histogram_bytes, allowed);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(/*ahead=*/false, make_delegates<Order, kBeta>, blocks, kAirThreads, histogram_bytes,
-                        stream, steps.delegates, steps.first, order);  // the workspace must be zero first
+  error = launch_kernel(config.launches_ahead, make_delegates<Order, kBeta>, blocks, kAirThreads,
+                        histogram_bytes, stream, steps.delegates, steps.first, order);
   if (error != cudaSuccess) return error;
 
   const auto by_key = make_key_order<Bits, false>(DType::kUInt8, /*largest=*/true, /*magnitude=*/false);
-  error = launch_passes(steps.first, by_key, problem.rows, /*first=*/2, config.launches_ahead, stream);
+  error = launch_passes(steps.first, by_key, problem.rows, /*first=*/2, tuning::kAirLikelyPasses,
+                        config.launches_ahead, stream);
   if (error != cudaSuccess) return error;
 
-  constexpr size_t kStoreBytes =
-      std::max(kWarps * CandidateStore<Bits, Index>::bytes(kStaged), list_selection_bytes(kStoredListBytes));
+  constexpr size_t kStoreBytes = std::max(kWarps * CandidateStore<Bits, Index>::bytes(kStaged),
+                                          list_selection_bytes(tuning::kDelegateListBytes));
   static std::atomic<uint64_t> allowed_store;
   error = allow_shared_memory(store_candidates<Order, Index, kBeta>, kStoreBytes, allowed_store);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index, kBeta>, blocks, kAirThreads,
                         kStoreBytes, stream, steps.delegates, steps.first, steps.second, order);
   if (error != cudaSuccess) return error;
-  return launch_passes(steps.second, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
+  return launch_passes(steps.second, order, problem.rows, /*first=*/1, config.likely_passes,
+                       config.launches_ahead, stream);
 }
 
 }  // namespace

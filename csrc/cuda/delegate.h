@@ -18,6 +18,7 @@ struct Config {
   int first_blocks_per_row;
   int64_t first_buffer;   // delegates a row that can be stored between passes
   int64_t second_buffer;  // candidates a row; if there are more, the second selection is from the row
+  int likely_passes;      // of the second selection: 0 where few candidates are expected
   bool launches_ahead;    // a kernel's blocks may start while the one before ends
 };
 

@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(kAirThreads)
   extern __shared__ __align__(16) unsigned char dynamic[];
   __shared__ ListSelectionScratch<Word> scratch;
 
-  follow_kernel_before();
+  let_next_kernel_start();
   const int64_t row = blockIdx.x / sample.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % sample.blocks_per_row);
   const Bits* const input = params.input + row * params.row_stride;
@@ -112,6 +112,7 @@ __global__ void __launch_bounds__(kAirThreads)
   const int thread = part * kAirThreads + static_cast<int>(threadIdx.x);
   if (thread % sample.group == 0) list[thread / sample.group] = best;
 
+  wait_for_kernel_before();  // the row's state is zero
   auto& state = params.states[row];
   if (!is_last_block(&state.arrived, sample.blocks_per_row)) return;
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
@@ -230,25 +231,26 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
     return cudaErrorInvalidConfiguration;
   }
   const unsigned rows = static_cast<unsigned>(problem.rows);
-  cudaError_t error = cudaMemsetAsync(buffers.workspace, 0, memory.zeroed_bytes, stream);
+  cudaError_t error = zero_workspace(buffers.workspace, memory.zeroed_bytes, config.launches_ahead, stream);
   if (error != cudaSuccess) return error;
 
   const size_t sample_bytes = sizeof(uint32_t) * kListBins + sizeof(Extended) * sample.delegates;
   static std::atomic<uint64_t> allowed_sample, allowed_store;
   error = allow_shared_memory(take_sample<Order, Index>, sample_bytes, allowed_sample);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(/*ahead=*/false, take_sample<Order, Index>, rows * config.sample_blocks_per_row,
-                        kAirThreads, sample_bytes, stream, params, sample, order);  // after the memset
+  error = launch_kernel(config.launches_ahead, take_sample<Order, Index>, rows * config.sample_blocks_per_row,
+                        kAirThreads, sample_bytes, stream, params, sample, order);
   if (error != cudaSuccess) return error;
 
   constexpr size_t kStageBytes = kWarps * CandidateStore<Bits, Index>::bytes(tuning::kAirStagedCandidates);
-  const size_t store_bytes = std::max(kStageBytes, list_selection_bytes(kStoredListBytes));
+  const size_t store_bytes = std::max(kStageBytes, list_selection_bytes(tuning::kDelegateListBytes));
   error = allow_shared_memory(store_candidates<Order, Index>, store_bytes, allowed_store);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
                         kAirThreads, store_bytes, stream, params, order);
   if (error != cudaSuccess) return error;
-  return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
+  return launch_passes(params, order, problem.rows, /*first=*/1, config.likely_passes, config.launches_ahead,
+                       stream);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ struct Config {
   int blocks_per_row;
   int digit_bits;       // of the passes over candidates, or over the row
   int64_t buffer;       // candidates a row
+  int likely_passes;    // 0 where few candidates are expected
   bool launches_ahead;  // a kernel's blocks may start while the one before ends
 };
 

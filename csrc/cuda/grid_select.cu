@@ -209,7 +209,7 @@ __device__ __forceinline__ void write_winners(const List& list, int k, const Sou
 
 // A row a warp.
 template <class Order, class Index, int kItems, template <class, int> class Queue>
-__global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItems))
+__global__ void __launch_bounds__(kGridThreads, tuning::grid_warp_blocks_per_sm(kItems))
     select_by_warp(Params<typename Order::Bits, Index> params, Order order) {
   using Pack = EntryOf<typename Order::Bits, Index>;
   using Entry = typename Pack::type;

@@ -125,6 +125,12 @@ int delegate_alpha(const Problem& problem, int beta) {
   return std::clamp(static_cast<int>(std::lround(alpha)), range.least, range.most);
 }
 
+// Passes of a selection from so many stored candidates.
+int likely_delegate_passes(const Problem& problem, double candidates) {
+  const bool wide = dtype_bytes(problem.dtype) == 8 || problem.cols > int64_t{0xFFFFFFFF};
+  return candidates * (wide ? 16 : 8) <= tuning::kDelegateListBytes ? 0 : tuning::kDelegateLikelyPasses;
+}
+
 delegate::Config delegate_config(const Problem& problem, const Device& device, const DelegateStudy& study) {
   delegate::Config config{};
   config.beta = study.beta > 0 ? study.beta : problem.k >= tuning::kDelegateMinKBeta2 ? 2 : 1;
@@ -143,6 +149,7 @@ delegate::Config delegate_config(const Problem& problem, const Device& device, c
   const int64_t most = (problem.k << config.alpha) / config.beta + problem.k * 32 + 64;
   config.second_buffer =
       std::min({most, problem.cols, std::max(problem.cols / tuning::kDelegateMinBufferShare, 2 * problem.k)});
+  config.likely_passes = likely_delegate_passes(problem, 2.0 * static_cast<double>(problem.k));
   config.launches_ahead = device.compute_capability >= 90;
   return config;
 }
@@ -177,6 +184,7 @@ delegate_sample::Config delegate_sample_config(const Problem& problem, const Dev
 
   config.blocks_per_row = air_blocks_per_row(problem, device);
   config.digit_bits = std::min(tuning::kDelegateDigitBits, air_digit_bits_that_fit(problem, device));
+  config.likely_passes = likely_delegate_passes(problem, candidates);
   // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
   // all that lie between its lines and the next delegate's.
   const double of_neighbours = config.rank * cols / (tuning::kSampleLines * config.delegates);

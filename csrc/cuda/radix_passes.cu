@@ -31,13 +31,10 @@ constexpr size_t kFinishBytes = 16 * 1024;
 // Behind the histogram of a fused pass: where elements go that are not counted.
 constexpr size_t kUncountedBytes = sizeof(uint32_t);
 
-// Candidates a block at least, so that a short buffer is not spread over blocks that only come and go.
-constexpr int64_t kBufferedPerBlock = int64_t{kAirThreads} * 2;
-
-// One pass. With kIndexed the selection's bounds reach into the index.
-template <class Order, class Index, bool kIndexed>
-__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
-    fused_pass(RadixPasses<typename Order::Bits, Index> params, Order order, int pass) {
+// One part of a pass. With kIndexed the selection's bounds reach into the index.
+template <bool kIndexed, class Order, class Index>
+__device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits, Index>& params,
+                                          const Order& order, int64_t row, int pass, int part, int parts) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -46,19 +43,10 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   __shared__ TargetDigitScratch<Index> scratch;
   __shared__ unsigned long long winner_counts[kWarps + 1], candidate_counts[kWarps + 1];
 
-  const int64_t row = blockIdx.x / params.blocks_per_row;
-  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
-  follow_kernel_before();
   auto& state = params.states[row];
   const Step<Word, Index>& step = state.steps[pass % 2];
-  if (state.final_pass != 0 && pass > static_cast<int>(state.final_pass)) return;
-  const bool takes_all = pass == static_cast<int>(state.final_pass);
-  const bool stores = step.stores;
+  const bool takes_all = step.takes_all, stores = step.stores;
   const int64_t stored = static_cast<int64_t>(step.stored);
-  const int64_t useful = (stored + kBufferedPerBlock - 1) / kBufferedPerBlock;
-  const int parts =
-      stored == 0 || useful > params.blocks_per_row ? params.blocks_per_row : static_cast<int>(useful);
-  if (part >= parts) return;
 
   // So few candidates are left that this pass's last block selects from them.
   const bool finishes =
@@ -236,13 +224,59 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     if (is_last_block(&state.arrived, parts)) {
       take_best_of_stored(params, order, row, 1 - step.source, static_cast<int>(step.selection.candidates),
                           step.selection.owed, dynamic);
+      if (threadIdx.x == 0) state.begin(pass + 1, kNoPass);
     }
     return;
   }
   Index* const row_histogram = params.histogram + (row << params.digit_bits);
   add_up(histogram, row_histogram, bins);
   if (is_last_block(&state.arrived, parts)) {
-    choose(params, pass, row, row_histogram, reinterpret_cast<Index*>(histogram), scratch, state);
+    choose(params, pass, row, step.selection, row_histogram, reinterpret_cast<Index*>(histogram), scratch,
+           state);
+  }
+}
+
+// One pass, its parts dealt to the blocks in turn.
+template <class Order, class Index, bool kIndexed>
+__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+    run_pass(RadixPasses<typename Order::Bits, Index> params, Order order, int pass) {
+  __shared__ uint32_t count;
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const uint32_t part = static_cast<uint32_t>(blockIdx.x % params.blocks_per_row);
+  follow_kernel_before();
+  // By one thread: the reads of a whole GPU would take longer than an idle pass.
+  if (threadIdx.x == 0) count = params.states[row].count(pass);
+  __syncthreads();  // the count is there
+  if (count == kNoPass || part >= count) return;
+  read_part<kIndexed>(params, order, row, pass, static_cast<int>(part), static_cast<int>(count));
+}
+
+// The passes from `pass` on. A block asks for a part, waits for its pass to begin, and goes on to the next
+// pass when there are no more parts. All as if indexed, which is right for any.
+template <class Order, class Index>
+__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+    run_other_passes(RadixPasses<typename Order::Bits, Index> params, Order order, int pass) {
+  __shared__ uint32_t count, part;
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  auto& state = params.states[row];
+  follow_kernel_before();
+  if (threadIdx.x == 0) count = state.count(pass);
+  __syncthreads();                             // the count is there
+  if (count == 0 || count == kNoPass) return;  // what the launches before have not begun, none will
+
+  for (;;) {
+    __syncthreads();  // the part before is done with, and so are its number and shared memory
+    if (threadIdx.x == 0) {
+      part = atomicAdd(&state.parts[pass].taken, 1u);
+      while ((count = state.count(pass)) == 0) __nanosleep(100);
+    }
+    __syncthreads();  // the part is known
+    if (count == kNoPass) return;
+    if (part >= count) {
+      ++pass;
+    } else {
+      read_part</*kIndexed=*/true>(params, order, row, pass, static_cast<int>(part), static_cast<int>(count));
+    }
   }
 }
 
@@ -250,34 +284,40 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
 
 template <class Order, class Index>
 cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params, Order order, int64_t rows,
-                          int first, bool ahead, cudaStream_t stream) {
+                          int first, int likely, bool ahead, cudaStream_t stream) {
   using Bits = typename Order::Bits;
   const unsigned blocks = static_cast<unsigned>(rows * params.blocks_per_row);
   // The last block needs the bins in the width of the row's counts.
   const size_t shared_bytes =
       std::max(kWarps * kWarpStageBytes<Bits, Index> + (sizeof(Index) << params.digit_bits) + kUncountedBytes,
                list_selection_bytes(kFinishBytes));
-  static std::atomic<uint64_t> allowed_key, allowed_indexed;
-  for (int pass = first; pass <= params.digits() + 1; ++pass) {
-    // The digits of stored candidates may reach the index at once.
+  static std::atomic<uint64_t> allowed_key, allowed_indexed, allowed_others;
+  const int last = params.digits() + 1;
+  int pass = first;
+  for (; pass < first + likely && pass <= last; ++pass) {
+    // The digits of a row are known, those of stored candidates may reach the index at once.
     const bool indexed =
         pass > 1 &&
         (first == 1 ||
          digit_of_pass(pass - 1, params.digit_bits, Order::kBits, params.index_bits).reaches_index());
-    const auto kernel = indexed ? fused_pass<Order, Index, true> : fused_pass<Order, Index, false>;
+    const auto kernel = indexed ? run_pass<Order, Index, true> : run_pass<Order, Index, false>;
     cudaError_t error = allow_shared_memory(kernel, shared_bytes, indexed ? allowed_indexed : allowed_key);
     if (error != cudaSuccess) return error;
     error = launch_kernel(ahead, kernel, blocks, kAirThreads, shared_bytes, stream, params, order, pass);
     if (error != cudaSuccess) return error;
   }
-  return cudaSuccess;
+  if (pass > last) return cudaSuccess;
+  const auto others = run_other_passes<Order, Index>;
+  const cudaError_t error = allow_shared_memory(others, shared_bytes, allowed_others);
+  if (error != cudaSuccess) return error;
+  return launch_kernel(ahead, others, blocks, kAirThreads, shared_bytes, stream, params, order, pass);
 }
 
 #define GPUTOPK_LAUNCH_PASSES(Bits, kFloating)                                                               \
   template cudaError_t launch_passes(const RadixPasses<Bits, uint32_t>&, KeyOrder<Bits, kFloating>, int64_t, \
-                                     int, bool, cudaStream_t);                                               \
+                                     int, int, bool, cudaStream_t);                                          \
   template cudaError_t launch_passes(const RadixPasses<Bits, uint64_t>&, KeyOrder<Bits, kFloating>, int64_t, \
-                                     int, bool, cudaStream_t);
+                                     int, int, bool, cudaStream_t);
 GPUTOPK_LAUNCH_PASSES(uint8_t, false)
 GPUTOPK_LAUNCH_PASSES(uint8_t, true)
 GPUTOPK_LAUNCH_PASSES(uint16_t, false)

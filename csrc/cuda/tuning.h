@@ -38,6 +38,11 @@ inline constexpr int64_t kAirMinBuffer = 4096;
 inline constexpr int kAirStagedWinners = 32;
 inline constexpr int kAirStagedCandidates = 160;
 
+// Passes behind the first that have work for most rows, a launch each. The others share one, which would read
+// a whole row more slowly, for want of registers, but costs less than their launches where it has nothing to
+// do: 0.8 us (an idle launch; 1.2 where all its threads look for work).
+inline constexpr int kAirLikelyPasses = 2;
+
 // The work of starting and ending a block, in tiles: clearing bins, adding them up, arriving.
 inline constexpr double kAirBlockOverheadTiles = 3;
 
@@ -85,6 +90,10 @@ inline constexpr int kDelegateMinVectorsLog2 = 2;
 inline constexpr int kDelegateMaxVectorsLog2 = 12;
 // Digits of both selections: candidates are few, and a pass over them is mostly its bins.
 inline constexpr int kDelegateDigitBits = 12;
+// The most candidates that a row's last block selects from at once: 64 KB of them, 8192 of 4-byte dtypes.
+inline constexpr int kDelegateListBytes = 64 * 1024;
+// Where more are expected, passes that have work: two digits of the candidates' range, and the rest of them.
+inline constexpr int kDelegateLikelyPasses = 3;
 // Room for candidates: for all that k subranges can hold, if that is less than such a share of the row.
 inline constexpr int64_t kDelegateMinBufferShare = 8;
 
@@ -173,6 +182,10 @@ inline constexpr uint32_t kGridListTilePrime = 2654435761u;
 // of loads: 80 a thread, or 128. The loads in flight are 48 KB an SM, or 32 KB.
 inline constexpr int kGridThreads = 256;
 constexpr int grid_blocks_per_sm(int list_items) { return list_items <= 2 ? 3 : 2; }
+// A warp a row: with the smallest list 64 registers do, and rows that are short and many want warps.
+constexpr int grid_warp_blocks_per_sm(int list_items) {
+  return list_items <= 1 ? 4 : grid_blocks_per_sm(list_items);
+}
 // A warp takes a row of up to so many elements, and a longer one where rows are enough for all warps: nothing
 // then waits for a barrier or a merge of lists.
 inline constexpr int64_t kGridWarpMaxCols = 1024;

@@ -32,8 +32,8 @@ cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64
   return error;
 }
 
-// Whether the code that runs has follow_kernel_before's wait: that of an older GPU, translated for a new one,
-// has not. The same for all kernels of this library.
+// Whether the code that runs has wait_for_kernel_before's wait: that of an older GPU, translated for a new
+// one, has not. The same for all kernels of this library.
 template <class Kernel>
 bool waits_for_kernel_before(Kernel* kernel) {
   static std::atomic<int> ptx_version{0};
@@ -48,7 +48,9 @@ bool waits_for_kernel_before(Kernel* kernel) {
 }
 
 // Launches a kernel. With `ahead` its blocks may start while the kernel before it ends, which hides most of
-// a launch's cost: both must call follow_kernel_before, and the code must be compute capability 9.0's.
+// a launch's cost: the one before
+// must call let_next_kernel_start, this one wait_for_kernel_before, and the code must be compute capability
+// 9.0's.
 template <class... Parameters, class... Arguments>
 cudaError_t launch_kernel(bool ahead, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
                           size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
@@ -65,14 +67,29 @@ cudaError_t launch_kernel(bool ahead, void (*kernel)(Parameters...), unsigned bl
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
+// Zeroes the part of a workspace that must be zero before an algorithm's first kernel: 256-byte aligned, a
+// multiple of 16 bytes. `ahead`: by a kernel, so that the next one, launched ahead too, may read its input
+// meanwhile; else by the runtime. zero_workspace.cu has it.
+cudaError_t zero_workspace(void* base, size_t bytes, bool ahead, cudaStream_t stream);
+
 #ifdef __CUDACC__
-// Lets blocks of the next kernel be placed, which wait in turn, and waits for the kernel before. Until then
-// nothing that it writes may be read, nor anything that it reads written.
-__device__ inline void follow_kernel_before() {
+// Lets blocks of the next kernel be placed as soon as there is room for them.
+__device__ inline void let_next_kernel_start() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
+#endif
+}
+
+// Until this returns nothing that the kernel before writes may be read, nor anything that it reads written.
+__device__ inline void wait_for_kernel_before() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaGridDependencySynchronize();
 #endif
+}
+
+__device__ inline void follow_kernel_before() {
+  let_next_kernel_start();
+  wait_for_kernel_before();
 }
 #endif
 

@@ -7,6 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <cuda/atomic>
 
 #include "core/key_order.h"
 #include "cuda/device/radix_histogram.cuh"
@@ -32,15 +33,26 @@ struct Step {
   uint64_t stored;  // entries in the buffer that this pass reads; 0: it reads the row
   int source;       // that buffer, of two
   bool stores;      // this pass stores its candidates, in the other buffer
+  bool takes_all;   // this pass takes all candidates and is the last
 };
+
+// How a pass over one row is dealt out to blocks. Any block may take any part, and takes another when it is
+// done with one; so a pass waits for parts that running blocks have taken, and never for a block to start.
+struct Parts {
+  uint32_t count;  // once the pass may begin; 0: not yet; kNoPass: there is no such pass, and none after it
+  uint32_t taken;  // blocks ask for more than there are
+};
+inline constexpr uint32_t kNoPass = 0xFFFFFFFF;
+
+// Passes of the narrowest digits over the widest keys, and the one that is not.
+inline constexpr int kMostPasses = 32;
 
 // One a row, all zero before the first pass, but for what candidates stored before it have set.
 template <class Word, class Index>
 struct RowState {
-  // Pass p reads [p % 2], which the last block of pass p - 1 wrote. Two, because a block with nothing to do
-  // may start when the last block of its own pass is done.
+  // Pass p reads [p % 2], which the last block of pass p - 1 wrote, when p - 2 was done.
   Step<Word, Index> steps[2];
-  uint32_t final_pass;  // the pass that takes all candidates, written by the one before; 0: not known
+  Parts parts[kMostPasses];        // of each pass
   ExtendedKey<Word, Index> bound;  // what the winners reach and no others, once it is known
   // Of candidates that were stored before the first pass: leading bits that all share, of the key, and then
   // of the index; the greatest key; how many have a key above their bound's.
@@ -48,11 +60,19 @@ struct RowState {
   unsigned long long greatest, above;
   unsigned long long written;   // winners written by all passes so far
   unsigned long long buffered;  // candidates stored by this pass; its last block resets it
-  uint32_t arrived;             // blocks of this pass that are done; its last block resets it
-};
+  uint32_t arrived;             // parts of this pass that are done; its last block resets it
 
-// In place of the number of the final pass: the winners are written, all passes return at once.
-inline constexpr uint32_t kNoPass = 0xFFFFFFFF;
+  // Lets a pass of so many parts begin. By one thread: what its block wrote before the last barrier is there
+  // for all who see the number.
+  __device__ void begin(int pass, uint32_t count) {
+    using Count = ::cuda::atomic_ref<uint32_t, ::cuda::thread_scope_device>;
+    Count(parts[pass].count).store(count, ::cuda::memory_order_release);
+  }
+  __device__ uint32_t count(int pass) {
+    using Count = ::cuda::atomic_ref<uint32_t, ::cuda::thread_scope_device>;
+    return Count(parts[pass].count).load(::cuda::memory_order_acquire);
+  }
+};
 
 // A selection of the k best of each row: what is selected from, and its memory.
 template <class Bits, class Index>
@@ -86,6 +106,17 @@ struct RadixPasses {
   // The number of digits. Pass digits() + 1 is the last: it takes what the last digit decided.
   __host__ __device__ int digits() const {
     return (8 * static_cast<int>(sizeof(Bits)) + index_bits + digit_bits - 1) / digit_bits;
+  }
+
+  // Lets pass number `pass` of a row begin, whose step is written.
+  __device__ void begin(RowState<Word, Index>& state, int pass) const {
+    // A short buffer is not spread over blocks that only come and go.
+    constexpr uint64_t kStoredPerPart = tuning::kAirThreads * 2;
+    const Step<Word, Index>& step = state.steps[pass % 2];
+    const uint64_t useful = (step.stored + kStoredPerPart - 1) / kStoredPerPart;
+    const uint32_t most = static_cast<uint32_t>(blocks_per_row);
+    if (step.takes_all) state.begin(pass + 1, kNoPass);
+    state.begin(pass, step.stored == 0 || useful > most ? most : static_cast<uint32_t>(useful));
   }
 
   __device__ Digit digit(int pass, const RowState<Word, Index>& state) const {
@@ -158,9 +189,11 @@ __device__ void mark_chunks(const Index* histogram, const Digit& digit, uint32_t
   }
 }
 
-// The row's last block: finds the target digit of this pass and tells the next pass what to do.
+// The row's last block: finds the target digit of this pass among the `selection`'s elements, and tells the
+// next pass what to do.
 template <class Bits, class Index>
-__device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t row, Index* row_histogram,
+__device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t row,
+                       Selection<typename KeyWord<Bits>::type, Index> selection, Index* row_histogram,
                        Index* local, TargetDigitScratch<Index>& scratch,
                        RowState<typename KeyWord<Bits>::type, Index>& state) {
   using Word = typename KeyWord<Bits>::type;
@@ -168,29 +201,27 @@ __device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t
   const int bins = 1 << digit.width();
   take_histogram(row_histogram, local, bins);
   __syncthreads();
-  const Step<Word, Index>& now = state.steps[pass % 2];
-  Selection<Word, Index> selection =
-      pass == 1 && now.stored == 0 ? Selection<Word, Index>::whole_row(params.k, params.cols) : now.selection;
   const TargetDigit<Index> target = find_target_digit(local, bins, selection.owed, scratch);
   // The first digit with bits of the index tells in which chunks of the row what is wanted lies. Not worth
   // the search where it has many bits of the key.
   constexpr int kMostKeyBits = 5;
   const bool by_chunk = digit.index_shift > 0 && digit.index_shift + digit.index_width == params.index_bits &&
                         digit.key_width <= kMostKeyBits;
-  if (by_chunk) mark_chunks(local, digit, target.digit, params.chunks + row * kMostChunks / 32);
+  if (by_chunk) {
+    mark_chunks(local, digit, target.digit, params.chunks + row * kMostChunks / 32);
+    __syncthreads();  // all are marked before the next pass begins
+  }
   if (threadIdx.x != 0) return;
 
+  const Step<Word, Index>& now = state.steps[pass % 2];
   Step<Word, Index>& next = state.steps[(pass + 1) % 2];
   // What this pass stored is read next, instead of what it read.
   next.stored = now.stores ? selection.candidates : now.stored;
   next.source = now.stores ? 1 - now.source : now.source;
   selection.narrow(digit, target.digit, target.highest, target.above, target.count);
   next.selection = selection;
-  const bool takes_all = selection.takes_all() && (params.early_stop || pass == params.digits());
-  if (takes_all) {
-    state.final_pass = pass + 1;
-    state.bound = selection.low;
-  }
+  next.takes_all = selection.takes_all() && (params.early_stop || pass == params.digits());
+  if (next.takes_all) state.bound = selection.low;
   state.buffered = 0;
   // What the next pass need read: by chunks; then, the key being settled, a range of indices.
   next.chunk_shift = by_chunk ? digit.index_shift : 0;
@@ -204,15 +235,17 @@ __device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t
   }
   // To store what is most of a short read saves nothing.
   const uint64_t read = next.stored > 0 ? next.stored : static_cast<uint64_t>(next.last - next.first);
-  next.stores = !takes_all &&
+  next.stores = !next.takes_all &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
                 (!params.adaptive || selection.candidates <= read / 2);
+  params.begin(state, pass + 1);
 }
 
 // Launches the passes from `first` on: from 2 where a first pass has counted the first digits, from 1 where
-// each row's steps[1] says what was stored. `ahead`: the passes may start while the kernel before them ends.
+// each row's steps[1] says what was stored. So many of them are `likely` to have work and are launched one by
+// one; the others are left to one launch. `ahead`: it may start while the kernel before ends.
 template <class Order, class Index>
 cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params, Order order, int64_t rows,
-                          int first, bool ahead, cudaStream_t stream);
+                          int first, int likely, bool ahead, cudaStream_t stream);
 
 }  // namespace gputopk::cuda

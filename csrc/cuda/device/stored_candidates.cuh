@@ -67,11 +67,7 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
       output.write(before + at, __ldcg(buffer.values + i), static_cast<Index>(last_index - list[i].reversed));
     }
   }
-  auto& state = params.states[row];
-  if (threadIdx.x == 0) {
-    state.final_pass = kNoPass;
-    state.bound = bound;
-  }
+  if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
 // What a block knows of the keys that it has stored, and the row's blocks together: the greatest, and how
@@ -123,13 +119,11 @@ __device__ void finish_store(Store& store, const StoredKeys<Word>& keys, State& 
   store.finish(counts);
 }
 
-// The most candidates that the last block selects from at once.
-inline constexpr size_t kStoredListBytes = 64 * 1024;
-
-// By the row's last block, once all that reaches `bound` is in the selection's first buffer, `buffered` of
-// them, whose keys StoredKeys knows. A few it selects from itself. Otherwise it tells the passes,
-// from the first on, what to read: what was stored; or the row, if there are more than were stored or, the
-// bound being no more than a guess, fewer than k. `shared`: list_selection_bytes(kStoredListBytes).
+// By the row's last block, as pass 0, once all that reaches `bound` is in the selection's first buffer,
+// `buffered` of them, whose keys StoredKeys knows. A few it selects from itself. Otherwise it tells the
+// passes, from the first on, what to read: what was stored; or the row, if there are more than were stored
+// or, the bound being no more than a guess, fewer than k. `shared`:
+// list_selection_bytes(tuning::kDelegateListBytes).
 template <class Order, class Index>
 __device__ void select_stored(const RadixPasses<typename Order::Bits, Index>& params, const Order& order,
                               int64_t row,
@@ -142,41 +136,51 @@ __device__ void select_stored(const RadixPasses<typename Order::Bits, Index>& pa
   auto& state = params.states[row];
   if (threadIdx.x == 0) count = atomicExch(&state.buffered, 0ull);
   __syncthreads();  // the count is known
-  const uint64_t stored = count, k = params.k;
-  const bool usable = stored >= k && stored <= static_cast<uint64_t>(params.buffer_capacity[0]);
-  if (usable && stored <= kStoredListBytes / sizeof(Extended)) {
-    return take_best_of_stored(params, order, row, 0, static_cast<int>(stored), k, shared);
+  const uint64_t reaching = count, k = params.k;
+  const bool all_stored = reaching <= static_cast<uint64_t>(params.buffer_capacity[0]);
+  if (reaching >= k && all_stored && reaching <= tuning::kDelegateListBytes / sizeof(Extended)) {
+    take_best_of_stored(params, order, row, 0, static_cast<int>(reaching), k, shared);
+    if (threadIdx.x == 0) state.begin(1, kNoPass);
+    return;
   }
   if (threadIdx.x != 0) return;
   Step<Word, Index>& step = state.steps[1];
   step = {};
-  step.selection = Selection<Word, Index>::whole_row(k, params.cols);
+  auto& selection = step.selection;
+  selection = Selection<Word, Index>::whole_row(k, params.cols);
   step.last = params.cols;
-  if (!usable) return;
-  step.stored = stored;
+  if (reaching < k) return params.begin(state, 1);
   // Digits are of the candidates' own range. With fewer than k above the bound's key, that key is the k-th
   // best: those above are winners, and the index decides among the others.
   const uint64_t above = __ldcg(&state.above);
+  const Word greatest = static_cast<Word>(__ldcg(&state.greatest));
   const bool index_decides = above < k;
-  const Word greatest = index_decides ? bound.key : static_cast<Word>(__ldcg(&state.greatest));
-  const int key_bits = bits_of(static_cast<Word>(greatest - bound.key));
-  auto& selection = step.selection;
+  int key_bits = 0;
   selection.low.key = bound.key;
-  int index_bits = params.index_bits;
-  if (key_bits == 0) {
-    selection.low.reversed = bound.reversed;
-    index_bits = bits_of(static_cast<Index>(static_cast<Index>(params.cols - 1) - bound.reversed));
-  }
   if (index_decides) {
     selection.split.key = bound.key;
+    selection.top.key = greatest;
     selection.owed = k - above;
-    selection.candidates = stored - above;
+  } else if (all_stored) {
+    key_bits = bits_of(static_cast<Word>(greatest - bound.key));
   } else {
-    selection.candidates = stored;
+    // The row has lesser keys too, which the digits must leave out: of all that share the leading bits.
+    key_bits = bits_of(static_cast<Word>(greatest ^ bound.key));  // 1 at least
+    const Word others = static_cast<Word>((Word{2} << (key_bits - 1)) - 1);
+    selection.low.key = static_cast<Word>(bound.key & ~others);
+    selection.split.key = selection.top.key = static_cast<Word>(bound.key | others);
   }
   state.key_bits_less = 8 * static_cast<int>(sizeof(Bits)) - key_bits;
-  state.index_bits_less = params.index_bits - index_bits;
-  if (stored == k) state.final_pass = 1;
+  if (!all_stored) return params.begin(state, 1);
+  step.stored = reaching;
+  selection.candidates = index_decides ? reaching - above : reaching;
+  if (key_bits == 0) {
+    selection.low.reversed = bound.reversed;
+    const Index most = static_cast<Index>(params.cols - 1);
+    state.index_bits_less = params.index_bits - bits_of(static_cast<Index>(most - bound.reversed));
+  }
+  step.takes_all = reaching == k;
+  params.begin(state, 1);
 }
 
 }  // namespace gputopk::cuda
