@@ -100,7 +100,9 @@ def step_of(kernel: str, after_candidates: bool) -> str:
         ("make_delegates", "delegates"),
         ("take_sample", "sample"),
         ("store_candidates", "candidates"),
-        ("fused_pass", "second selection" if after_candidates else "first selection"),
+        ("run_pass", "second selection" if after_candidates else "first selection"),
+        ("run_other_passes", "second selection" if after_candidates else "first selection"),
+        ("zero_vectors", "clearing"),
         ("memset", "clearing"),
     ):
         if name in kernel.lower():

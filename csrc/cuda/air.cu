@@ -2,7 +2,7 @@
 // Zhang, Naruse, Li, Wang: Parallel Top-K Algorithms on GPU (SC '23), section 3.
 //
 // A row's elements are ordered by an extended key, (key, reversed index): see device/selection.cuh. Its
-// digits are resolved from the most significant down, one launch a digit:
+// digits are resolved from the most significant down, one pass a digit:
 //   1. The first pass counts every element's first digit: a histogram a block in shared memory, then added
 //      up in global memory.
 //   2. The row's last block to arrive finds the target digit, the one that holds the k-th best element, and
@@ -12,7 +12,7 @@
 //   4. Adaptive: a pass that finds few enough candidates (known exactly, from the histogram) also stores
 //      them, and the next pass reads those instead of the row. Crowded rows are never stored.
 //   5. Early stop: once as many winners are owed as there are candidates, the next pass takes them all and
-//      the launches after it return at once. This always holds after the last digit, for no two elements
+//      what is launched after it returns at once. This always holds after the last digit, for no two elements
 //      share an extended key.
 // Nothing is read by the host; the launches depend on sizes alone.
 //
@@ -109,6 +109,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.adaptive = config.adaptive;
   params.early_stop = config.early_stop;
+  params.likely_passes = tuning::kAirLikelyPasses;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   size_t zeroed_bytes = 0;
   carve(config, problem, buffers.workspace, params, zeroed_bytes);
@@ -127,8 +128,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   error = launch_kernel(config.launches_ahead, first_pass<Order, Index>, blocks, tuning::kAirThreads,
                         histogram_bytes, stream, params, order);
   if (error != cudaSuccess) return error;
-  return launch_passes(params, order, problem.rows, /*first=*/2, tuning::kAirLikelyPasses,
-                       config.launches_ahead, stream);
+  return launch_passes(params, order, problem.rows, /*first=*/2, config.launches_ahead, stream);
 }
 
 }  // namespace

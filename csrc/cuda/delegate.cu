@@ -347,6 +347,7 @@ struct Steps {
     first.blocks_per_row = config.first_blocks_per_row;
     first.buffer_capacity[0] = first.buffer_capacity[1] = config.first_buffer;
     first.adaptive = first.early_stop = true;
+    first.likely_passes = tuning::kAirLikelyPasses;
 
     second.row_stride = problem.row_stride;
     second.cols = problem.cols;
@@ -356,6 +357,7 @@ struct Steps {
     second.buffer_capacity[0] = config.second_buffer;
     second.buffer_capacity[1] = config.second_buffer / 2;  // a pass stores at most half of what it reads
     second.adaptive = second.early_stop = true;
+    second.likely_passes = config.likely_passes;
 
     delegates.row_stride = problem.row_stride;
     delegates.cols = problem.cols;
@@ -402,8 +404,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   if (error != cudaSuccess) return error;
 
   const auto by_key = make_key_order<Bits, false>(DType::kUInt8, /*largest=*/true, /*magnitude=*/false);
-  error = launch_passes(steps.first, by_key, problem.rows, /*first=*/2, tuning::kAirLikelyPasses,
-                        config.launches_ahead, stream);
+  error = launch_passes(steps.first, by_key, problem.rows, /*first=*/2, config.launches_ahead, stream);
   if (error != cudaSuccess) return error;
 
   constexpr size_t kStoreBytes = std::max(kWarps * CandidateStore<Bits, Index>::bytes(kStaged),
@@ -414,8 +415,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index, kBeta>, blocks, kAirThreads,
                         kStoreBytes, stream, steps.delegates, steps.first, steps.second, order);
   if (error != cudaSuccess) return error;
-  return launch_passes(steps.second, order, problem.rows, /*first=*/1, config.likely_passes,
-                       config.launches_ahead, stream);
+  return launch_passes(steps.second, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
 }
 
 }  // namespace

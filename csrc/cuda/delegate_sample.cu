@@ -119,9 +119,13 @@ __global__ void __launch_bounds__(kAirThreads)
   Extended* const local = reinterpret_cast<Extended*>(dynamic + sizeof(uint32_t) * kListBins);
   // A rank near the one asked for will do.
   const uint64_t rank = sample.rank, most = rank + rank / 4;
+  find_key_range</*kInFlight=*/8>(sample.delegates, scratch, [&](int i) {
+    local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
+    return local[i].key;
+  });
   const Extended bound =
-      bound_of_best(local, sample.delegates, rank, most, params.index_bits, histogram, scratch,
-                    [&](int i) -> Extended { return {__ldcg(&list[i].key), __ldcg(&list[i].reversed)}; });
+      bound_in_list<Word, Index>(sample.delegates, rank, most, params.index_bits, kListDigitBits, histogram,
+                                 scratch, [&](int i) { return local[i]; });
   if (threadIdx.x == 0) state.steps[1].selection.low = bound;
 }
 
@@ -150,23 +154,12 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
 
   // Behind the bound's own index, elements of its key do not reach it.
-  const PatternFilter<Bits> reaching(order, bound.key);
-  const PatternFilter<Bits> above(order, bound.key + 1);
-  const bool none_above = static_cast<Bits>(bound.key + 1) == 0;
+  const BoundFilter<Order> filter(order, bound.key);
   StoredKeys<Word> keys_seen;
   visit_row<Reading::kOnce>(
       input, params.cols, part, params.blocks_per_row, AllTiles{},
       [&](const auto& elements, int64_t index, bool valid) {
-        const bool behind = index > bound_index;
-        const bool may_reach =
-            behind ? !none_above && above.may_reach(elements) : reaching.may_reach(elements);
-        uint32_t chosen = 0;
-        if (!valid || !may_reach) return chosen;
-#pragma unroll
-        for (int i = 0; i < elements.kElements; ++i) {
-          if (order(elements[i]) >= bound.key) chosen |= 1u << i;
-        }
-        return chosen;
+        return valid ? filter.probe(elements, index > bound_index) : 0;
       },
       [&](Bits bits, int64_t index, bool chosen) {
         const Extended x{order(bits), static_cast<Index>(last_index - static_cast<Index>(index))};
@@ -216,6 +209,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   params.blocks_per_row = config.blocks_per_row;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.adaptive = params.early_stop = true;
+  params.likely_passes = config.likely_passes;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   sample.blocks_per_row = config.sample_blocks_per_row;
   sample.group = config.sample_blocks_per_row * kAirThreads / config.delegates;
@@ -249,8 +243,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
                         kAirThreads, store_bytes, stream, params, order);
   if (error != cudaSuccess) return error;
-  return launch_passes(params, order, problem.rows, /*first=*/1, config.likely_passes, config.launches_ahead,
-                       stream);
+  return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
 }
 
 }  // namespace

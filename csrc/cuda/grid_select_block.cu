@@ -142,17 +142,14 @@ class Selector {
   // Steps 1 to 3: adds to the list all of the source's elements that can win.
   template <class Source>
   __device__ void take(Source source) {
-    __shared__ unsigned long long newest[2];  // of the row's bounds; two, for threads that are a step behind
     const uint32_t steps = source.steps();
     uint32_t next_review = static_cast<uint32_t>(params_.first_review);
     bool starts = source.has_tiles();
     for (uint32_t step = 1; step <= steps; ++step) {
       typename Source::Tile tile;
       source.load(tile);
-      // Asked for now, waited for after this step; by one thread, as all threads of the GPU would ask for the
-      // same word.
-      unsigned long long asked = 0;
-      if (shares_row() && threadIdx.x == 0) asked = load_shared_word(row_bound_);
+      // Asked for now, waited for after this step.
+      const unsigned long long newest = shares_row() ? load_shared_word(row_bound_) : 0;
       if constexpr (Source::kReadsRow) {
         if (starts) start_bound(source.best_key(tile));
         starts = false;
@@ -160,13 +157,12 @@ class Selector {
       uint32_t chosen = source.probe(tile, bound_);
       for (;;) {
         chosen = push(source, tile, chosen);
-        if (threadIdx.x == 0) newest[step % 2] = asked;
         // All warps prune or none does, and none pushes on before the list has been pruned.
         if (!__syncthreads_or(chosen != 0)) break;
         prune(params_.slack);
         source.reload(tile);  // rather than keep it in registers that every tile would pay for
       }
-      if (shares_row()) raise(unpacked(newest[step % 2]));
+      if (shares_row()) raise(unpacked(newest));
       if constexpr (Source::kReadsRow) {
         if (step == next_review && step < steps) {
           next_review *= static_cast<uint32_t>(params_.review_growth);

@@ -240,26 +240,27 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
 template <class Order, class Index, bool kIndexed>
 __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     run_pass(RadixPasses<typename Order::Bits, Index> params, Order order, int pass) {
-  __shared__ uint32_t count;
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const uint32_t part = static_cast<uint32_t>(blockIdx.x % params.blocks_per_row);
   follow_kernel_before();
-  // By one thread: the reads of a whole GPU would take longer than an idle pass.
-  if (threadIdx.x == 0) count = params.states[row].count(pass);
-  __syncthreads();  // the count is there
+  const uint32_t count = params.states[row].parts[pass].count;
   if (count == kNoPass || part >= count) return;
   read_part<kIndexed>(params, order, row, pass, static_cast<int>(part), static_cast<int>(count));
 }
 
 // The passes from `pass` on. A block asks for a part, waits for its pass to begin, and goes on to the next
-// pass when there are no more parts. All as if indexed, which is right for any.
+// pass when there are no more parts. All as if indexed, which is right for any. One block an SM, for the
+// registers.
 template <class Order, class Index>
-__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
-    run_other_passes(RadixPasses<typename Order::Bits, Index> params, Order order, int pass) {
+__global__ void __launch_bounds__(kAirThreads)
+    run_other_passes(RadixPasses<typename Order::Bits, Index> params, Order order, int blocks_per_row,
+                     int pass) {
   __shared__ uint32_t count, part;
-  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const int64_t row = blockIdx.x / blocks_per_row;
   auto& state = params.states[row];
   follow_kernel_before();
+  // By one thread: reads of one word by a whole GPU would take longer than all else where nothing is left to
+  // do.
   if (threadIdx.x == 0) count = state.count(pass);
   __syncthreads();                             // the count is there
   if (count == 0 || count == kNoPass) return;  // what the launches before have not begun, none will
@@ -284,7 +285,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
 
 template <class Order, class Index>
 cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params, Order order, int64_t rows,
-                          int first, int likely, bool ahead, cudaStream_t stream) {
+                          int first, bool ahead, cudaStream_t stream) {
   using Bits = typename Order::Bits;
   const unsigned blocks = static_cast<unsigned>(rows * params.blocks_per_row);
   // The last block needs the bins in the width of the row's counts.
@@ -294,7 +295,7 @@ cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params
   static std::atomic<uint64_t> allowed_key, allowed_indexed, allowed_others;
   const int last = params.digits() + 1;
   int pass = first;
-  for (; pass < first + likely && pass <= last; ++pass) {
+  for (; pass < first + params.likely_passes && pass <= last; ++pass) {
     // The digits of a row are known, those of stored candidates may reach the index at once.
     const bool indexed =
         pass > 1 &&
@@ -310,14 +311,16 @@ cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params
   const auto others = run_other_passes<Order, Index>;
   const cudaError_t error = allow_shared_memory(others, shared_bytes, allowed_others);
   if (error != cudaSuccess) return error;
-  return launch_kernel(ahead, others, blocks, kAirThreads, shared_bytes, stream, params, order, pass);
+  const int blocks_per_row = params.other_blocks_per_row();
+  return launch_kernel(ahead, others, static_cast<unsigned>(rows * blocks_per_row), kAirThreads, shared_bytes,
+                       stream, params, order, blocks_per_row, pass);
 }
 
 #define GPUTOPK_LAUNCH_PASSES(Bits, kFloating)                                                               \
   template cudaError_t launch_passes(const RadixPasses<Bits, uint32_t>&, KeyOrder<Bits, kFloating>, int64_t, \
-                                     int, int, bool, cudaStream_t);                                          \
+                                     int, bool, cudaStream_t);                                               \
   template cudaError_t launch_passes(const RadixPasses<Bits, uint64_t>&, KeyOrder<Bits, kFloating>, int64_t, \
-                                     int, int, bool, cudaStream_t);
+                                     int, bool, cudaStream_t);
 GPUTOPK_LAUNCH_PASSES(uint8_t, false)
 GPUTOPK_LAUNCH_PASSES(uint8_t, true)
 GPUTOPK_LAUNCH_PASSES(uint16_t, false)

@@ -38,10 +38,10 @@ inline constexpr int64_t kAirMinBuffer = 4096;
 inline constexpr int kAirStagedWinners = 32;
 inline constexpr int kAirStagedCandidates = 160;
 
-// Passes behind the first that have work for most rows, a launch each. The others share one, which would read
-// a whole row more slowly, for want of registers, but costs less than their launches where it has nothing to
-// do: 0.8 us (an idle launch; 1.2 where all its threads look for work).
-inline constexpr int kAirLikelyPasses = 2;
+// Passes behind the first that have work for most rows, a launch each. The others share one, with half the
+// loads in flight, for a loop over passes takes registers; where nothing is left to do it costs what one idle
+// pass costs, 0.8 us.
+inline constexpr int kAirLikelyPasses = 3;
 
 // The work of starting and ending a block, in tiles: clearing bins, adding them up, arriving.
 inline constexpr double kAirBlockOverheadTiles = 3;

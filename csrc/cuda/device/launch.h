@@ -48,9 +48,8 @@ bool waits_for_kernel_before(Kernel* kernel) {
 }
 
 // Launches a kernel. With `ahead` its blocks may start while the kernel before it ends, which hides most of
-// a launch's cost: the one before
-// must call let_next_kernel_start, this one wait_for_kernel_before, and the code must be compute capability
-// 9.0's.
+// a launch's cost: the one before must call let_next_kernel_start, this one wait_for_kernel_before, and the
+// code must be compute capability 9.0's.
 template <class... Parameters, class... Arguments>
 cudaError_t launch_kernel(bool ahead, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
                           size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
@@ -68,8 +67,8 @@ cudaError_t launch_kernel(bool ahead, void (*kernel)(Parameters...), unsigned bl
 }
 
 // Zeroes the part of a workspace that must be zero before an algorithm's first kernel: 256-byte aligned, a
-// multiple of 16 bytes. `ahead`: by a kernel, so that the next one, launched ahead too, may read its input
-// meanwhile; else by the runtime. zero_workspace.cu has it.
+// multiple of 16 bytes and not none. `ahead`: by a kernel, so that the next one, launched ahead too, may read
+// its input meanwhile; else by the runtime. zero_workspace.cu has it.
 cudaError_t zero_workspace(void* base, size_t bytes, bool ahead, cudaStream_t stream);
 
 #ifdef __CUDACC__

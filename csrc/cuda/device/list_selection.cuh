@@ -16,51 +16,60 @@ inline constexpr int kListBins = 1 << kListDigitBits;
 
 template <class Word>
 struct ListSelectionScratch {
-  TargetDigitScratch<uint32_t> target;
   // For atomics, which know no narrower type of 64 bits.
-  std::conditional_t<sizeof(Word) == 8, unsigned long long, Word> least, greatest;
+  using Atomic = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
+
+  TargetDigitScratch<uint32_t> target;
+  Atomic least, greatest;
 };
 
-// A bound that k of `count` entries reach at least, and `most` at most: exactly k where both are the same. No
-// two entries may be equal; 1 <= k <= count, k <= most. load(i) is the entry number i, which comes to `list`.
-// Called by all threads of a block, at least kListBins / kBinsPerThread, after a barrier behind the last use
-// of `list` and `histogram`, which has kListBins bins. Digits are of the keys' own range.
-template <class Word, class Index, class Load>
-__device__ ExtendedKey<Word, Index> bound_of_best(ExtendedKey<Word, Index>* list, int count, uint64_t k,
-                                                  uint64_t most, int index_bits, uint32_t* histogram,
-                                                  ListSelectionScratch<Word>& scratch, Load&& load) {
+// The range of a list's keys. `look(i)` is the key of entry number i, and is called once for each, kInFlight
+// at a time by each thread. By all threads of a block.
+template <int kInFlight, class Word, class Look>
+__device__ void find_key_range(int count, ListSelectionScratch<Word>& scratch, Look&& look) {
+  using Atomic = typename ListSelectionScratch<Word>::Atomic;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   if (thread == 0) {
-    scratch.least = static_cast<Word>(~Word{0});
+    scratch.least = static_cast<Atomic>(~Atomic{0});
     scratch.greatest = 0;
   }
   __syncthreads();  // the extremes are reset
   Word least = static_cast<Word>(~Word{0}), greatest = 0;
-#pragma unroll 8
+#pragma unroll kInFlight
   for (int i = thread; i < count; i += threads) {
-    const ExtendedKey<Word, Index> x = load(i);
-    list[i] = x;
-    least = min(least, x.key);
-    greatest = max(greatest, x.key);
+    const Word key = look(i);
+    least = min(least, key);
+    greatest = max(greatest, key);
   }
   // One atomic a warp; the least is the greatest complement.
   least = static_cast<Word>(~warp_max(static_cast<Word>(~least)));
   greatest = warp_max(greatest);
   if (thread % 32 == 0) {
-    atomicMin(&scratch.least, least);
-    atomicMax(&scratch.greatest, greatest);
+    atomicMin(&scratch.least, static_cast<Atomic>(least));
+    atomicMax(&scratch.greatest, static_cast<Atomic>(greatest));
   }
-  __syncthreads();  // the list is whole and its extremes are known
+  __syncthreads();  // all warps have added
+}
+
+// A bound that k of `count` entries reach at least, and `most` at most: exactly k where both are the same. No
+// two entries may be equal; 1 <= k <= count, k <= most. entry(i) is number i of a list in shared memory,
+// whose keys are of the range that `scratch` has; digits are of that range. `histogram` has 2^digit_bits
+// bins, blockDim.x * kBinsPerThread at most. Called by all threads of a block; the same in all.
+template <class Word, class Index, class Entry>
+__device__ ExtendedKey<Word, Index> bound_in_list(int count, uint64_t k, uint64_t most, int index_bits,
+                                                  int digit_bits, uint32_t* histogram,
+                                                  ListSelectionScratch<Word>& scratch, Entry&& entry) {
+  using Extended = ExtendedKey<Word, Index>;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   auto selection = Selection<Word, Index>::whole_row(k, count);
   selection.low.key = static_cast<Word>(scratch.least);
   const int key_bits = bits_of(static_cast<Word>(scratch.greatest - scratch.least));
-
   for (int pass = 1;; ++pass) {
-    const Digit digit = digit_of_pass(pass, kListDigitBits, key_bits, index_bits);
+    const Digit digit = digit_of_pass(pass, digit_bits, key_bits, index_bits);
     clear_histogram(histogram, 1 << digit.width());
     __syncthreads();  // no thread counts into bins that another has yet to clear
     for (int i = thread; i < count; i += threads) {
-      const ExtendedKey<Word, Index> x = list[i];
+      const Extended x = entry(i);
       if (x < selection.low || selection.split < x) continue;
       atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
                                      static_cast<Index>(x.reversed - selection.low.reversed)),

@@ -115,4 +115,40 @@ class PatternFilter {
   uint32_t unsigned_limit_;
 };
 
+// Passes over vectors that hold nothing that reaches a bound, an extended key which may rise.
+template <class Order>
+class BoundFilter {
+ public:
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+
+  __device__ BoundFilter(const Order& order, Word key)
+      : order_(order), key_(key), reaching_(order, key), above_(order, static_cast<Word>(key + 1)) {}
+
+  __device__ void raise(Word key) {
+    if (key != key_) *this = BoundFilter(order_, key);
+  }
+
+  // A bit for each element that may reach the bound, by its key. `behind`: the bound's index is before all of
+  // them, so that its key alone does not do.
+  template <class Elements>
+  __device__ uint32_t probe(const Elements& elements, bool behind) const {
+    const bool may_reach = behind ? static_cast<Bits>(key_ + 1) != 0 && above_.may_reach(elements)
+                                  : reaching_.may_reach(elements);
+    uint32_t chosen = 0;
+    if (!may_reach) return chosen;
+    const Word least = static_cast<Word>(key_ + (behind ? 1 : 0));
+#pragma unroll
+    for (int i = 0; i < Elements::kElements; ++i) {
+      if (order_(elements[i]) >= least) chosen |= 1u << i;
+    }
+    return chosen;
+  }
+
+ private:
+  Order order_;
+  Word key_;
+  PatternFilter<Bits> reaching_, above_;
+};
+
 }  // namespace gputopk::cuda

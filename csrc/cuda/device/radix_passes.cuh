@@ -85,6 +85,7 @@ struct RadixPasses {
   int64_t k;
   int64_t buffer_capacity[2];  // a row
   int blocks_per_row;
+  int likely_passes;  // that have work for most rows, behind a first pass over the row
   int digit_bits;
   int index_bits;
   bool adaptive;
@@ -108,15 +109,24 @@ struct RadixPasses {
     return (8 * static_cast<int>(sizeof(Bits)) + index_bits + digit_bits - 1) / digit_bits;
   }
 
+  // Of the launch that serves all but the likely passes: one an SM, for the registers.
+  __host__ __device__ int other_blocks_per_row() const {
+    static_assert(tuning::kAirBlocksPerSm == 2, "half as many are one an SM");
+    return (blocks_per_row + 1) / 2;
+  }
+
   // Lets pass number `pass` of a row begin, whose step is written.
   __device__ void begin(RowState<Word, Index>& state, int pass) const {
-    // A short buffer is not spread over blocks that only come and go.
-    constexpr uint64_t kStoredPerPart = tuning::kAirThreads * 2;
     const Step<Word, Index>& step = state.steps[pass % 2];
-    const uint64_t useful = (step.stored + kStoredPerPart - 1) / kStoredPerPart;
-    const uint32_t most = static_cast<uint32_t>(blocks_per_row);
     if (step.takes_all) state.begin(pass + 1, kNoPass);
-    state.begin(pass, step.stored == 0 || useful > most ? most : static_cast<uint32_t>(useful));
+    uint64_t count = static_cast<uint64_t>(blocks_per_row);
+    if (step.stored > 0) {
+      // A short buffer is not spread over blocks that only come and go, nor over more than there are.
+      constexpr uint64_t kStoredPerPart = tuning::kAirThreads * 2;
+      const int blocks = likely_passes > 0 ? blocks_per_row : other_blocks_per_row();
+      count = min((step.stored + kStoredPerPart - 1) / kStoredPerPart, static_cast<uint64_t>(blocks));
+    }
+    state.begin(pass, static_cast<uint32_t>(count));
   }
 
   __device__ Digit digit(int pass, const RowState<Word, Index>& state) const {
@@ -242,10 +252,10 @@ __device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t
 }
 
 // Launches the passes from `first` on: from 2 where a first pass has counted the first digits, from 1 where
-// each row's steps[1] says what was stored. So many of them are `likely` to have work and are launched one by
-// one; the others are left to one launch. `ahead`: it may start while the kernel before ends.
+// each row's steps[1] says what was stored. The likely ones one by one, the others together. `ahead`: they
+// may start while the kernel before ends.
 template <class Order, class Index>
 cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params, Order order, int64_t rows,
-                          int first, int likely, bool ahead, cudaStream_t stream);
+                          int first, bool ahead, cudaStream_t stream);
 
 }  // namespace gputopk::cuda

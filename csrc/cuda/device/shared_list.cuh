@@ -3,9 +3,8 @@
 
 #include <cstdint>
 
-#include "cuda/device/radix_histogram.cuh"
+#include "cuda/device/list_selection.cuh"
 #include "cuda/device/selection.cuh"
-#include "cuda/device/warp.cuh"
 
 namespace gputopk::cuda {
 
@@ -70,54 +69,11 @@ struct List {
 template <class Word, class Index>
 __device__ __noinline__ ExtendedKey<Word, Index> bound_of_list(List<Word, Index> list, int entries,
                                                                int wanted, int slack) {
-  using Extended = ExtendedKey<Word, Index>;
-  using Atomic = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
-  __shared__ TargetDigitScratch<uint32_t> scratch;
-  __shared__ Atomic least, least_inverted;
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const Word* const keys = list.keys();
-  const Index* const reversed = list.reversed();
-  uint32_t* const histogram = list.histogram();
-
-  if (thread == 0) least = least_inverted = static_cast<Atomic>(~Atomic{0});
-  __syncthreads();  // the range is reset before any warp adds to it
-  Word own_least = static_cast<Word>(~Word{0}), own_inverted = own_least;
-  for (int i = thread; i < entries; i += threads) {
-    own_least = min(own_least, keys[i]);
-    own_inverted = min(own_inverted, static_cast<Word>(~keys[i]));
-  }
-  own_least = warp_min(own_least);
-  own_inverted = warp_min(own_inverted);
-  if (thread % 32 == 0) {
-    atomicMin(&least, static_cast<Atomic>(own_least));
-    atomicMin(&least_inverted, static_cast<Atomic>(own_inverted));
-  }
-  __syncthreads();  // all warps have added
-  const Word origin = static_cast<Word>(least);
-  const int key_bits = bits_of(static_cast<Word>(static_cast<Word>(~least_inverted) - origin));
-
-  // Keys less `origin`, from here on.
-  auto selection =
-      Selection<Word, Index>::whole_row(static_cast<uint64_t>(wanted), static_cast<uint64_t>(entries));
-  for (int pass = 1;; ++pass) {
-    const Digit digit = digit_of_pass(pass, list.digit_bits, key_bits, list.index_bits);
-    clear_histogram(histogram, 1 << digit.width());
-    __syncthreads();  // no thread counts into bins that another has yet to clear
-    for (int i = thread; i < entries; i += threads) {
-      const Extended x{static_cast<Word>(keys[i] - origin), reversed[i]};
-      if (x < selection.low || selection.split < x) continue;
-      atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
-                                     static_cast<Index>(x.reversed - selection.low.reversed)),
-                1u);
-    }
-    __syncthreads();  // all warps have counted
-    const TargetDigit<uint32_t> target =
-        find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
-    selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-    // Always true after the last digit: no two entries are equal.
-    if (selection.candidates - selection.owed <= static_cast<uint64_t>(slack)) break;
-  }
-  return {static_cast<Word>(origin + selection.low.key), selection.low.reversed};
+  __shared__ ListSelectionScratch<Word> scratch;
+  find_key_range</*kInFlight=*/1>(entries, scratch, [&](int i) { return list.keys()[i]; });
+  return bound_in_list<Word, Index>(entries, static_cast<uint64_t>(wanted),
+                                    static_cast<uint64_t>(wanted) + slack, list.index_bits, list.digit_bits,
+                                    list.histogram(), scratch, [&](int i) { return list[i]; });
 }
 
 // Keeps the entries that reach the bound. Called by all threads of the block when the list's first `entries`

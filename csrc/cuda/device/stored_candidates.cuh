@@ -44,11 +44,13 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   const Index last_index = static_cast<Index>(params.cols - 1);
   const int threads = static_cast<int>(blockDim.x);
   __syncthreads();  // what else was in `shared` has been read
-  const Extended bound =
-      bound_of_best(list, entries, owed, owed, params.index_bits, histogram, scratch, [&](int i) -> Extended {
-        const Bits bits = __ldcg(buffer.values + i);
-        return {order(bits), static_cast<Index>(last_index - __ldcg(buffer.indices + i))};
-      });
+  find_key_range</*kInFlight=*/8>(entries, scratch, [&](int i) {
+    const Word key = order(__ldcg(buffer.values + i));
+    list[i] = {key, static_cast<Index>(last_index - __ldcg(buffer.indices + i))};
+    return key;
+  });
+  const Extended bound = bound_in_list<Word, Index>(entries, owed, owed, params.index_bits, kListDigitBits,
+                                                    histogram, scratch, [&](int i) { return list[i]; });
 
   // A counter in shared memory: one in global memory would be waited for.
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
