@@ -24,6 +24,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "core/key_order.h"
 #include "cuda/device/element_source.cuh"
@@ -123,8 +124,9 @@ __device__ Word sort_descending(Word value) {
   return value;
 }
 
-// A block at work on one row. All its methods are called by all threads of the block together.
-template <class Bits, class Index>
+// A block at work on one row, which it shares with others or not. All its methods are called by all threads
+// of the block together.
+template <class Bits, class Index, bool kShares>
 class Selector {
  public:
   using Word = typename KeyWord<Bits>::type;
@@ -142,14 +144,17 @@ class Selector {
   // Steps 1 to 3: adds to the list all of the source's elements that can win.
   template <class Source>
   __device__ void take(Source source) {
+    __shared__ unsigned long long newest[2];  // of the row's bounds; two, for threads that are a step behind
     const uint32_t steps = source.steps();
     uint32_t next_review = static_cast<uint32_t>(params_.first_review);
     bool starts = source.has_tiles();
     for (uint32_t step = 1; step <= steps; ++step) {
       typename Source::Tile tile;
       source.load(tile);
-      // Asked for now, waited for after this step.
-      const unsigned long long newest = shares_row() ? load_shared_word(row_bound_) : 0;
+      // Asked for now, waited for after this step; by one thread, as all threads of the GPU would ask for the
+      // same word.
+      unsigned long long asked = 0;
+      if (kShares && threadIdx.x == 0) asked = load_shared_word(row_bound_);
       if constexpr (Source::kReadsRow) {
         if (starts) start_bound(source.best_key(tile));
         starts = false;
@@ -157,12 +162,13 @@ class Selector {
       uint32_t chosen = source.probe(tile, bound_);
       for (;;) {
         chosen = push(source, tile, chosen);
+        if (threadIdx.x == 0) newest[step % 2] = asked;
         // All warps prune or none does, and none pushes on before the list has been pruned.
         if (!__syncthreads_or(chosen != 0)) break;
         prune(params_.slack);
         source.reload(tile);  // rather than keep it in registers that every tile would pay for
       }
-      if (shares_row()) raise(unpacked(newest));
+      if (kShares) raise(unpacked(newest[step % 2]));
       if constexpr (Source::kReadsRow) {
         if (step == next_review && step < steps) {
           next_review *= static_cast<uint32_t>(params_.review_growth);
@@ -220,7 +226,6 @@ class Selector {
   }
 
  private:
-  __device__ bool shares_row() const { return params_.blocks_per_row > 1; }
   __device__ void raise(const Extended& bound) { bound_ = bound_ < bound ? bound : bound_; }
   __device__ Extended unpacked(unsigned long long packed) const {
     return unpack<Word, Index>(packed, params_.index_bits);
@@ -254,12 +259,12 @@ class Selector {
   __device__ void review(int slack, bool publishes) {
     const int entries = list_.entries();
     const int quota = params_.quota;
-    if (shares_row() && publishes && entries >= quota) {
+    if (kShares && publishes && entries >= quota) {
       publish(bound_of_list(list_, entries, quota, quota / 4));
     }
     if (entries > params_.k) {
       const Extended bound = bound_of_list(list_, entries, params_.k, slack);
-      if (shares_row() && threadIdx.x == 0) atomicMax(row_bound_, pack(bound, params_.index_bits));
+      if (kShares && threadIdx.x == 0) atomicMax(row_bound_, pack(bound, params_.index_bits));
       raise(bound);
     }
     keep_from(list_, entries, bound_);
@@ -296,7 +301,7 @@ class Selector {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int rank_of_k = (params_.k + warps - 1) / warps - 1;
     const int rank_of_quota = (params_.quota + warps - 1) / warps - 1;
-    const bool has_k = rank_of_k < 32, has_quota = shares_row() && rank_of_quota < 32;
+    const bool has_k = rank_of_k < 32, has_quota = kShares && rank_of_quota < 32;
     if (!has_k && !has_quota) return;
     const Word sorted = sort_descending(best);
     const Word own_of_k = __shfl_sync(~0u, sorted, min(rank_of_k, 31));
@@ -319,16 +324,18 @@ class Selector {
   Extended bound_{};  // threads that have seen different bounds of the row may differ
 };
 
-template <class Order, class Index>
+template <bool kShares, class Order, class Index>
 __device__ void select_row(const Params<typename Order::Bits, Index>& params, const Order& order, int64_t row,
                            int part) {
   using Bits = typename Order::Bits;
   const Bits* const input = params.input + row * params.row_stride;
   const int blocks = params.blocks_per_row, groups = params.groups;
-  Selector<Bits, Index> selector(params, row, part);
-  selector.take(RowTiles<Order, Index>(input, params.cols, part, blocks, order));
+  // A short row's bound rises all the time.
+  using Filter = std::conditional_t<kShares, BoundFilter<Order>, KeyFilter<Order>>;
+  Selector<Bits, Index, kShares> selector(params, row, part);
+  selector.take(RowTiles<Order, Index, Filter>(input, params.cols, part, blocks, order));
 
-  const int levels = blocks == 1 ? 0 : groups == 1 ? 1 : 2;
+  const int levels = !kShares ? 0 : groups == 1 ? 1 : 2;
   for (int level = 0; level < levels; ++level) {
     // The groups' buffers lie one behind the other, a place of k entries for each block; then the row's.
     const int group = level == 0 ? part / params.blocks_per_group : groups;
@@ -346,13 +353,13 @@ __device__ void select_row(const Params<typename Order::Bits, Index>& params, co
   selector.write(order, input, params.output.row(row, params.k));
 }
 
-template <class Order, class Index>
+template <class Order, class Index, bool kShares>
 __global__ void __launch_bounds__(kGridListMaxThreads, tuning::kGridListBlocksPerSm)
     select_rows(Params<typename Order::Bits, Index> params, Order order) {
   const int blocks = params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x) % blocks;
   for (int64_t row = blockIdx.x / blocks; row < params.rows; row += gridDim.x / blocks) {
-    select_row(params, order, row, part);
+    select_row<kShares>(params, order, row, part);
     __syncthreads();  // the next row's list replaces this one's
   }
 }
@@ -418,9 +425,12 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   const unsigned blocks = static_cast<unsigned>(std::min(problem.rows, kMostBlocks / config.blocks_per_row) *
                                                 config.blocks_per_row);
   const size_t bytes = list_bytes<typename KeyWord<Bits>::type, Index>(config.capacity, config.digit_bits);
-  static std::atomic<uint64_t> allowed;
-  if ((error = allow_shared_memory(select_rows<Order, Index>, bytes, allowed)) != cudaSuccess) return error;
-  select_rows<Order, Index><<<blocks, config.threads, bytes, stream>>>(params, order);
+  const bool shares = config.blocks_per_row > 1;
+  const auto kernel = shares ? select_rows<Order, Index, true> : select_rows<Order, Index, false>;
+  static std::atomic<uint64_t> allowed_sharing, allowed_alone;
+  error = allow_shared_memory(kernel, bytes, shares ? allowed_sharing : allowed_alone);
+  if (error != cudaSuccess) return error;
+  kernel<<<blocks, config.threads, bytes, stream>>>(params, order);
   return cudaGetLastError();
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "core/key_order.h"
+#include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/tuning.h"
@@ -16,8 +17,9 @@ namespace gputopk::cuda {
 //   probe(tile, bound)   a bit for each that may reach the bound: unrolled, by keys
 //   element(tile, at)    the extended key of the element of one bit
 
-// The tiles of a row that belong to one of its blocks; then, in one block, the ragged ends.
-template <class Order, class Index>
+// The tiles of a row that belong to one of its blocks; then, in one block, the ragged ends. `Filter`: of
+// pattern_filter.cuh.
+template <class Order, class Index, class Filter>
 class RowTiles {
  public:
   using Bits = typename Order::Bits;
@@ -32,7 +34,7 @@ class RowTiles {
   };
 
   __device__ RowTiles(const Bits* row, int64_t cols, int part, int parts, const Order& order)
-      : row_(row), cols_(cols), order_(order), next_(0), advance_(0) {
+      : row_(row), cols_(cols), order_(order), filter_(order, 0), next_(0), advance_(0) {
     const RowShape<Bits> shape(row, cols);
     head_ = shape.head;
     const int64_t elements = cols - shape.head - shape.tail;
@@ -104,19 +106,13 @@ class RowTiles {
     }
   }
 
-  __device__ uint32_t probe(const Tile& tile, const Extended& bound) const {
-    // Where the bound's index is before all of this thread's elements, its key alone does not do.
-    const bool behind = reversed(tile.begin) < bound.reversed;
-    const Word least = static_cast<Word>(bound.key + (behind ? 1 : 0));
+  __device__ uint32_t probe(const Tile& tile, const Extended& bound) {
+    filter_.raise(bound.key);
+    const bool behind = reversed(tile.begin) < bound.reversed;  // so are all of this thread's elements
     uint32_t chosen = 0;
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-      for (int i = 0; i < kElements; ++i) {
-        if (order_(tile.vectors[v][i]) >= least) chosen |= 1u << (v * kElements + i);
-      }
-    }
-    return behind && least == 0 ? 0 : chosen & tile.present;  // 0: no key is greater than the bound's
+    for (int v = 0; v < kVectors; ++v) chosen |= filter_.probe(tile.vectors[v], behind) << (v * kElements);
+    return chosen & tile.present;
   }
 
   // The best key of this thread's elements; 0, which is no better than any, where it has none.
@@ -171,6 +167,7 @@ class RowTiles {
   const Bits* row_;
   int64_t cols_;
   Order order_;
+  Filter filter_;
   int head_;
   uint32_t tiles_, left_, next_, advance_;
   bool has_ends_;

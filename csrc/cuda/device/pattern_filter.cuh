@@ -115,7 +115,39 @@ class PatternFilter {
   uint32_t unsigned_limit_;
 };
 
-// Passes over vectors that hold nothing that reaches a bound, an extended key which may rise.
+// What may reach a bound, an extended key, by its key: raise(key) when the bound has risen, probe() for a bit
+// for each of some elements. `behind`: they all are behind the bound's index, so that its key alone does not
+// do.
+
+// By the keys of all elements.
+template <class Order>
+class KeyFilter {
+ public:
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+
+  __device__ KeyFilter(const Order& order, Word key) : order_(order), key_(key) {}
+
+  __device__ void raise(Word key) { key_ = key; }
+  __device__ const Order& order() const { return order_; }
+
+  template <class Elements>
+  __device__ uint32_t probe(const Elements& elements, bool behind) const {
+    const Bits least = static_cast<Bits>(key_ + (behind ? 1 : 0));
+    uint32_t chosen = 0;
+#pragma unroll
+    for (int i = 0; i < Elements::kElements; ++i) {
+      if (order_(elements[i]) >= least) chosen |= 1u << i;
+    }
+    return behind && least == 0 ? 0 : chosen;  // 0: no key is greater than the bound's
+  }
+
+ private:
+  Order order_;
+  Word key_;
+};
+
+// By the bit patterns of a vector's elements first, which pays where few reach the bound and it seldom rises.
 template <class Order>
 class BoundFilter {
  public:
@@ -123,32 +155,24 @@ class BoundFilter {
   using Word = typename KeyWord<Bits>::type;
 
   __device__ BoundFilter(const Order& order, Word key)
-      : order_(order), key_(key), reaching_(order, key), above_(order, static_cast<Word>(key + 1)) {}
+      : keys_(order, key), reaching_(order, key), above_(order, static_cast<Word>(key + 1)), key_(key) {}
 
   __device__ void raise(Word key) {
-    if (key != key_) *this = BoundFilter(order_, key);
+    if (key == key_) return;
+    const Order order = keys_.order();
+    *this = BoundFilter(order, key);
   }
 
-  // A bit for each element that may reach the bound, by its key. `behind`: the bound's index is before all of
-  // them, so that its key alone does not do.
   template <class Elements>
   __device__ uint32_t probe(const Elements& elements, bool behind) const {
-    const bool may_reach = behind ? static_cast<Bits>(key_ + 1) != 0 && above_.may_reach(elements)
-                                  : reaching_.may_reach(elements);
-    uint32_t chosen = 0;
-    if (!may_reach) return chosen;
-    const Word least = static_cast<Word>(key_ + (behind ? 1 : 0));
-#pragma unroll
-    for (int i = 0; i < Elements::kElements; ++i) {
-      if (order_(elements[i]) >= least) chosen |= 1u << i;
-    }
-    return chosen;
+    const bool may_reach = behind ? above_.may_reach(elements) : reaching_.may_reach(elements);
+    return may_reach ? keys_.probe(elements, behind) : 0;
   }
 
  private:
-  Order order_;
-  Word key_;
+  KeyFilter<Order> keys_;
   PatternFilter<Bits> reaching_, above_;
+  Word key_;
 };
 
 }  // namespace gputopk::cuda

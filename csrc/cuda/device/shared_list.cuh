@@ -67,8 +67,8 @@ struct List {
 // of keys that the list has. The same in all threads of the block, which call it together when the list's
 // first `entries` are whole. Needs 1 <= wanted <= entries.
 template <class Word, class Index>
-__device__ __noinline__ ExtendedKey<Word, Index> bound_of_list(List<Word, Index> list, int entries,
-                                                               int wanted, int slack) {
+__device__ ExtendedKey<Word, Index> bound_of_list(List<Word, Index> list, int entries, int wanted,
+                                                  int slack) {
   __shared__ ListSelectionScratch<Word> scratch;
   find_key_range</*kInFlight=*/1>(entries, scratch, [&](int i) { return list.keys()[i]; });
   return bound_in_list<Word, Index>(entries, static_cast<uint64_t>(wanted),
@@ -79,7 +79,7 @@ __device__ __noinline__ ExtendedKey<Word, Index> bound_of_list(List<Word, Index>
 // Keeps the entries that reach the bound. Called by all threads of the block when the list's first `entries`
 // are whole; they are again when it returns. Each thread's own bound holds for the entries it looks at.
 template <class Word, class Index>
-__device__ __noinline__ void keep_from(List<Word, Index> list, int entries, ExtendedKey<Word, Index> bound) {
+__device__ void keep_from(List<Word, Index> list, int entries, ExtendedKey<Word, Index> bound) {
   using Extended = ExtendedKey<Word, Index>;
   constexpr int kEach = 4;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
