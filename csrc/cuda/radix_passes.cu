@@ -223,7 +223,7 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
   if (finishes) {
     if (is_last_block(&state.arrived, parts)) {
       take_best_of_stored(params, order, row, 1 - step.source, static_cast<int>(step.selection.candidates),
-                          step.selection.owed, dynamic);
+                          step.selection.owed, dynamic, kFinishBytes);
       if (threadIdx.x == 0) state.begin(pass + 1, kNoPass);
     }
     return;

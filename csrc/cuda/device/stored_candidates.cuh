@@ -26,12 +26,12 @@ using CandidateStore = StagedWriter<Bits, Index, BoundedBuffer<Bits, Index>>;
 constexpr size_t list_selection_bytes(size_t bytes) { return sizeof(uint32_t) * kListBins + bytes; }
 
 // By one block: writes the `owed` best of the `entries` candidates in the selection's buffer `which` behind
-// the winners that were written before, which decides the row. `shared`: list_selection_bytes of them,
-// 16-byte aligned.
+// the winners that were written before, which decides the row. `shared`: list_selection_bytes(bytes), 16-byte
+// aligned, where `bytes` hold the entries as extended keys at least.
 template <class Order, class Index>
 __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Index>& params,
                                     const Order& order, int64_t row, int which, int entries, uint64_t owed,
-                                    unsigned char* shared) {
+                                    unsigned char* shared, size_t bytes) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -41,11 +41,16 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(shared);
   Extended* const list = reinterpret_cast<Extended*>(shared + sizeof(uint32_t) * kListBins);
   const CandidateBuffer<Bits, Index> buffer = params.buffer(which, row);
+  // The values are kept too where there is room; else they are read again.
+  Bits* const values = reinterpret_cast<Bits*>(list + entries);
+  const bool keeps_values = entries * (sizeof(Extended) + sizeof(Bits)) <= bytes;
   const Index last_index = static_cast<Index>(params.cols - 1);
   const int threads = static_cast<int>(blockDim.x);
   __syncthreads();  // what else was in `shared` has been read
   find_key_range</*kInFlight=*/8>(entries, scratch, [&](int i) {
-    const Word key = order(__ldcg(buffer.values + i));
+    const Bits value = __ldcg(buffer.values + i);
+    if (keeps_values) values[i] = value;
+    const Word key = order(value);
     list[i] = {key, static_cast<Index>(last_index - __ldcg(buffer.indices + i))};
     return key;
   });
@@ -66,7 +71,8 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
     if (lane == 0) at = atomicAdd(&written, static_cast<uint32_t>(__popc(winners)));
     at = __shfl_sync(~0u, at, 0) + __popc(winners & ((1u << lane) - 1));
     if (wins) {
-      output.write(before + at, __ldcg(buffer.values + i), static_cast<Index>(last_index - list[i].reversed));
+      const Bits value = keeps_values ? values[i] : __ldcg(buffer.values + i);
+      output.write(before + at, value, static_cast<Index>(last_index - list[i].reversed));
     }
   }
   if (threadIdx.x == 0) params.states[row].bound = bound;
@@ -141,7 +147,8 @@ __device__ void select_stored(const RadixPasses<typename Order::Bits, Index>& pa
   const uint64_t reaching = count, k = params.k;
   const bool all_stored = reaching <= static_cast<uint64_t>(params.buffer_capacity[0]);
   if (reaching >= k && all_stored && reaching <= tuning::kDelegateListBytes / sizeof(Extended)) {
-    take_best_of_stored(params, order, row, 0, static_cast<int>(reaching), k, shared);
+    take_best_of_stored(params, order, row, 0, static_cast<int>(reaching), k, shared,
+                        tuning::kDelegateListBytes);
     if (threadIdx.x == 0) state.begin(1, kNoPass);
     return;
   }
