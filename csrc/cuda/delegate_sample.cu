@@ -136,7 +136,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  constexpr int kStaged = tuning::kAirStagedCandidates;
+  constexpr int kStaged = staged_candidates<Bits, Index>(kWarps);
   using Store = CandidateStore<Bits, Index>;
   extern __shared__ __align__(16) unsigned char dynamic[];
 
@@ -236,8 +236,10 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
                         kAirThreads, sample_bytes, stream, params, sample, order);
   if (error != cudaSuccess) return error;
 
-  constexpr size_t kStageBytes = kWarps * CandidateStore<Bits, Index>::bytes(tuning::kAirStagedCandidates);
-  const size_t store_bytes = std::max(kStageBytes, list_selection_bytes(tuning::kDelegateListBytes));
+  constexpr size_t store_bytes = list_selection_bytes(tuning::kDelegateListBytes);
+  static_assert(
+      kWarps * CandidateStore<Bits, Index>::bytes(staged_candidates<Bits, Index>(kWarps)) <= store_bytes,
+      "a block's warps stage in the memory of its list");
   error = allow_shared_memory(store_candidates<Order, Index>, store_bytes, allowed_store);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,

@@ -25,6 +25,16 @@ using CandidateStore = StagedWriter<Bits, Index, BoundedBuffer<Bits, Index>>;
 // Shared memory to select from a list of up to `bytes`: a histogram and the list.
 constexpr size_t list_selection_bytes(size_t bytes) { return sizeof(uint32_t) * kListBins + bytes; }
 
+// Candidates that each warp of a storing block stages: as many as the memory holds that its last block
+// selects in, so that a tile of nothing but candidates goes out at once.
+template <class Bits, class Index>
+constexpr int staged_candidates(int warps) {
+  constexpr size_t kEntryBytes = sizeof(Bits) + sizeof(Index);
+  const size_t entries = list_selection_bytes(tuning::kDelegateListBytes) / warps / kEntryBytes;
+  // In whole lines, so that every warp's are aligned; of them, 32 are what CandidateStore has beyond.
+  return static_cast<int>(entries / 16 * 16) - 32;
+}
+
 // By one block: writes the `owed` best of the `entries` candidates in the selection's buffer `which` behind
 // the winners that were written before, which decides the row. `shared`: list_selection_bytes(bytes), 16-byte
 // aligned, where `bytes` hold the entries as extended keys at least.
