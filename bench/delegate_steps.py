@@ -96,12 +96,13 @@ def steps_points(cols: Sequence[int] | None) -> list[tuple[int, int]]:
 
 def step_of(kernel: str, after_candidates: bool) -> str:
     """The step that a kernel belongs to, by its name and place."""
+    selection = "second selection" if after_candidates else "first selection"
     for name, step in (
         ("make_delegates", "delegates"),
         ("take_sample", "sample"),
         ("store_candidates", "candidates"),
-        ("run_pass", "second selection" if after_candidates else "first selection"),
-        ("run_other_passes", "second selection" if after_candidates else "first selection"),
+        ("run_pass", selection),
+        ("run_other_passes", selection),
         ("zero_vectors", "clearing"),
         ("memset", "clearing"),
     ):
