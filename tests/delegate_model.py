@@ -85,8 +85,9 @@ class Sample:
         number = torch.arange(strata, dtype=torch.int64, device=device)
         first, following = (number * width) >> 16, ((number + 1) * width) >> 16
         line = first + ((_scrambled(number) * (following - first)) >> 32)
-        # [line of a lane, octet, lane, element]
-        at = line.view(-1, octets, 1, 1) * line_vectors + torch.arange(line_vectors, device=device).view(
+        # A warp's four octets, and a lane's lines, lie far apart. [line of a lane, octet, lane, element]
+        line = line.view(-1, 4, octets // 4).transpose(1, 2).reshape(-1, octets, 1, 1)
+        at = line * line_vectors + torch.arange(line_vectors, device=device).view(
             -1, 1
         )
         element = head + at * per_vector + torch.arange(per_vector, device=device)
@@ -121,7 +122,7 @@ def sample_of(rows: int, cols: int, k: int, dtype: torch.dtype) -> Sample:
         group *= 2
     delegates = blocks * threads // group
     rank = int(min(winners + spare, delegates))
-    of_neighbours = rank * cols / (tuning.number("kSampleLines") * delegates)
+    of_neighbours = rank * cols * min(group, 8) / (tuning.number("kSampleLines") * blocks * threads)
     room = max(4 * k, cols / tuning.number("kSampleBufferShare"), 1.25 * of_neighbours)
-    room = min(room, 8 * of_neighbours, cols / tuning.number("kSampleMostBufferShare"))
+    room = min(room, 32 * of_neighbours, cols / tuning.number("kSampleMostBufferShare"))
     return Sample(cols, dtype, blocks, group, rank, min(cols, max(int(room), 2 * k)))

@@ -11,8 +11,8 @@
 //      is read again, for its elements that reach the bound (rule 2). With some taken, those are all that
 //      it has to give (rule 3), and only the vectors of the lane that found the best are read, for its index.
 //      The ragged ends' elements are candidates if they reach the bound.
-//   4. Second selection, from the candidates, which were stored with their indices: few by the row's last
-//      block, many by radix passes.
+//   4. Second selection, from the candidates, which were stored with their indices, and counted by a first
+//      digit meanwhile: few by the row's last block, many by radix passes.
 // Nothing is read by the host; the launches depend on sizes alone.
 //
 // A crowded bound costs nothing extra: all-equal rows have k delegates taken, the first ones, and only those
@@ -131,6 +131,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   extern __shared__ __align__(16) unsigned char dynamic[];
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   __shared__ TargetDigitScratch<uint32_t> scratch;
+  __shared__ Word greatest_of_warp[kWarps];
 
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t row = blockIdx.x / params.blocks_per_row;
@@ -147,8 +148,10 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   uint8_t* const lanes = params.lanes + row * params.subranges;
   const int vectors_log2 = params.vectors_log2;
 
+  Word greatest = 0;
   const auto write = [&](int64_t subrange, const Best<Word, kBeta>& best, uint8_t of_lane) {
     if (subrange >= params.subranges) return;
+    greatest = max(greatest, best.first);
     const auto count = [&](Word key, uint32_t position) {
       const uint32_t reversed = params.subranges * kBeta - 1 - position;
       atomicAdd(histogram + digit.of(key, reversed), 1u);
@@ -214,17 +217,21 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     }
   }
 
+  greatest = warp_max(greatest);
+  if (lane == 0) greatest_of_warp[warp] = greatest;
   wait_for_kernel_before();  // the row's histogram and state are zero
   uint32_t* const row_histogram = first.histogram + (row << first.digit_bits);
-  add_up(histogram, row_histogram, 1 << digit.width());
+  add_up(histogram, row_histogram, 1 << digit.width());  // begins with a barrier
   auto& state = first.states[row];
+  if (warp == 0) {
+    greatest = warp_max(lane < kWarps ? greatest_of_warp[lane] : Word{0});
+    if (lane == 0) atomicMax(&state.greatest, static_cast<unsigned long long>(greatest));
+  }
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
     choose(first, 1, row, Selection<Word, uint32_t>::whole_row(first.k, first.cols), row_histogram, histogram,
            scratch, state);
   }
 }
-
-constexpr int kStaged = tuning::kAirStagedCandidates;
 
 // Step 3: the threads of a row's blocks go through the vectors of the subranges whose delegates were taken.
 template <class Order, class Index, int kBeta>
@@ -234,9 +241,11 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
                      RadixPasses<typename Order::Bits, Index> second, Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
   using Store = CandidateStore<Bits, Index>;
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
+  constexpr int kStaged = kStagedCandidates<Bits, Index>;
   extern __shared__ __align__(16) unsigned char dynamic[];
 
   const int64_t row = blockIdx.x / second.blocks_per_row;
@@ -246,12 +255,24 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
   const int vectors_log2 = params.vectors_log2;
   auto& state = second.states[row];
-  Store candidates(dynamic + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
+  unsigned char* const stages = dynamic + kCountBytes<Index>;
+  Store candidates(stages + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
                    BoundedBuffer<Bits, Index>{second.buffer(0, row), second.buffer_capacity[0]},
                    &state.buffered);
+  clear_histogram(histogram, (1 << tuning::kDelegateCountBits) + 1);
   follow_kernel_before();
 
   const ExtendedKey<Word, uint32_t> bound = first.states[row].bound;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  const auto range = CandidateRange<Word, Index>::of(
+      second, {bound.key, 0}, static_cast<Word>(first.states[row].greatest), /*spare_bits=*/0);
+  __syncthreads();  // no bin is yet to be cleared
+  const auto push = [&](bool reaches, Bits bits, int64_t index) {
+    const Extended x{order(bits), static_cast<Index>(last_index - static_cast<Index>(index))};
+    if (reaches) atomicAdd(histogram + range.bin(x), 1u);
+    candidates.push(reaches, bits, static_cast<Index>(index));
+  };
   const Bits* const keys = params.keys + row * params.subranges * kBeta;
   const uint8_t* const lanes = params.lanes + row * params.subranges;
   const int32_t* const taken = params.taken + row * first.k;
@@ -267,7 +288,6 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     return of_lane == kSeveralLanes || offset % 32 == of_lane;
   };
 
-  StoredKeys<Word> keys_seen;
   const int64_t work = first.k << vectors_log2;
   const int64_t stride = static_cast<int64_t>(second.blocks_per_row) * kAirThreads * kVectors;
   for (int64_t base = static_cast<int64_t>(part) * kAirThreads * kVectors; base < work; base += stride) {
@@ -305,10 +325,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
       for (int v = 1; v < kVectors; ++v) {
         if (bit / kElements == v) vector = at[v];
       }
-      const int64_t index = shape.head + vector * kElements + bit % kElements;
-      const Bits bits = element_of(loaded, bit);
-      if (chosen != 0) keys_seen.see(order(bits), bound.key);
-      candidates.push(chosen != 0, bits, static_cast<Index>(index));
+      push(chosen != 0, element_of(loaded, bit), shape.head + vector * kElements + bit % kElements);
       chosen &= chosen - 1;
     }
   }
@@ -316,15 +333,11 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
     visit_ends(
         input, shape, params.cols - shape.tail,
         [&](const auto& end, int64_t, bool valid) { return valid && order(end[0]) >= bound.key; },
-        [&](Bits bits, int64_t index, bool reaches) {
-          if (reaches) keys_seen.see(order(bits), bound.key);
-          candidates.push(reaches, bits, static_cast<Index>(index));
-        });
+        [&](Bits bits, int64_t index, bool reaches) { push(reaches, bits, index); });
   }
-  finish_store(candidates, keys_seen, state);
+  finish_store(second, row, candidates, histogram, range.bins());
   if (is_last_block(&state.arrived, second.blocks_per_row)) {
-    const ExtendedKey<Word, Index> least{bound.key, 0};
-    select_stored(second, order, row, least, dynamic);
+    select_stored(second, order, row, range, dynamic);
   }
 }
 
@@ -407,13 +420,11 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   error = launch_passes(steps.first, by_key, problem.rows, /*first=*/2, config.launches_ahead, stream);
   if (error != cudaSuccess) return error;
 
-  constexpr size_t kStoreBytes = std::max(kWarps * CandidateStore<Bits, Index>::bytes(kStaged),
-                                          list_selection_bytes(tuning::kDelegateListBytes));
   static std::atomic<uint64_t> allowed_store;
-  error = allow_shared_memory(store_candidates<Order, Index, kBeta>, kStoreBytes, allowed_store);
+  error = allow_shared_memory(store_candidates<Order, Index, kBeta>, kStoreBytes<Index>, allowed_store);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index, kBeta>, blocks, kAirThreads,
-                        kStoreBytes, stream, steps.delegates, steps.first, steps.second, order);
+                        kStoreBytes<Index>, stream, steps.delegates, steps.first, steps.second, order);
   if (error != cudaSuccess) return error;
   return launch_passes(steps.second, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
 }

@@ -5,7 +5,8 @@
 //   1. Lines of 128 bytes, one at random in each of as many strata of the row, are read. Of every group of
 //      lanes the best element is a delegate. The row's last block finds the delegate of a certain rank, the
 //      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
-//   2. The row is read, and the elements that reach the bound are stored.
+//   2. The row is read, and the elements that reach the bound are stored and counted by a first digit of their
+//      own range.
 //   3. Few candidates are selected from by the row's last block, many by radix passes.
 // The bound is an extended key (key, reversed index), and no two elements share one: how many reach it is a
 // matter of ranks, not of values. Shuffled rows, crowded or not, store little more than k. In sorted and
@@ -37,8 +38,8 @@ namespace gputopk::cuda::delegate_sample {
 namespace {
 
 using tuning::kAirThreads;
-constexpr int kWarps = kAirThreads / 32;
-constexpr int kLineVectors = 8;               // 128 bytes, which a group of eight lanes reads
+constexpr int kLineVectors = 8;               // 128 bytes, which an octet of lanes reads
+constexpr int kOctets = 32 / kLineVectors;    // of a warp
 constexpr int kLines = tuning::kSampleLines;  // in flight a lane, a vector of each
 
 template <class Bits, class Index>
@@ -76,8 +77,8 @@ __global__ void __launch_bounds__(kAirThreads)
   const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
   const Index last_index = static_cast<Index>(params.cols - 1);
 
-  // Line number v * octets + octet goes to each octet of lanes, so that a lane's lines lie far apart. A
-  // stratum has sample.stratum / 2^16 lines; multiplied out, as divisions would take longer than the loads.
+  // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates. A stratum
+  // has sample.stratum / 2^16 lines; multiplied out, as divisions would take longer than the loads.
   const uint32_t octets = static_cast<uint32_t>(sample.blocks_per_row) * (kAirThreads / kLineVectors);
   const uint32_t octet =
       static_cast<uint32_t>(part) * (kAirThreads / kLineVectors) + threadIdx.x / kLineVectors;
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(kAirThreads)
   Vector<Bits> loaded[kLines];
 #pragma unroll
   for (int v = 0; v < kLines; ++v) {
-    const uint32_t stratum = v * octets + octet;
+    const uint32_t stratum = (v * kOctets + octet % kOctets) * (octets / kOctets) + octet / kOctets;
     const int64_t first = static_cast<int64_t>(stratum * sample.stratum >> 16);
     const int64_t next = static_cast<int64_t>((stratum + 1) * sample.stratum >> 16);
     const int64_t line = first + __umulhi(scrambled(stratum), static_cast<uint32_t>(next - first));
@@ -117,16 +118,19 @@ __global__ void __launch_bounds__(kAirThreads)
   if (!is_last_block(&state.arrived, sample.blocks_per_row)) return;
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   Extended* const local = reinterpret_cast<Extended*>(dynamic + sizeof(uint32_t) * kListBins);
-  // A rank near the one asked for will do.
-  const uint64_t rank = sample.rank, most = rank + rank / 4;
   find_key_range</*kInFlight=*/8>(sample.delegates, scratch, [&](int i) {
     local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
     return local[i].key;
   });
   const Extended bound =
-      bound_in_list<Word, Index>(sample.delegates, rank, most, params.index_bits, kListDigitBits, histogram,
-                                 scratch, [&](int i) { return local[i]; });
-  if (threadIdx.x == 0) state.steps[1].selection.low = bound;
+      // A rank near the one asked for will do.
+      bound_in_list<Word, Index>(sample.delegates, static_cast<uint64_t>(sample.rank),
+                                 /*slack=*/static_cast<uint64_t>(sample.rank / 4), params.index_bits,
+                                 kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
+  if (threadIdx.x == 0) {
+    state.bound = bound;
+    state.greatest = scratch.greatest;
+  }
 }
 
 // Step 2, and the last block's part of step 3.
@@ -136,40 +140,46 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  constexpr int kStaged = staged_candidates<Bits, Index>(kWarps);
   using Store = CandidateStore<Bits, Index>;
+  constexpr int kStaged = kStagedCandidates<Bits, Index>;
   extern __shared__ __align__(16) unsigned char dynamic[];
+  __shared__ CandidateRange<Word, Index> range;
 
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
   auto& state = params.states[row];
-  Store store(dynamic + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
+  unsigned char* const stages = dynamic + kCountBytes<Index>;
+  Store store(stages + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
               BoundedBuffer<Bits, Index>{params.buffer(0, row), params.buffer_capacity[0]}, &state.buffered);
+  clear_histogram(histogram, (1 << tuning::kDelegateCountBits) + 1);
   const Bits* const input = params.input + row * params.row_stride;
   // The memory is idle while the bound is found.
   prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
   follow_kernel_before();
-  const Extended bound = state.steps[1].selection.low;
+  const Extended bound = state.bound;
   const Index last_index = static_cast<Index>(params.cols - 1);
+  if (threadIdx.x == 0) {
+    range = range.of(params, bound, static_cast<Word>(state.greatest), tuning::kSampleSpareBits);
+  }
+  __syncthreads();  // the range is known, and no bin is yet to be cleared
   const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
 
   // Behind the bound's own index, elements of its key do not reach it.
-  const BoundFilter<Order> filter(order, bound.key);
-  StoredKeys<Word> keys_seen;
-  visit_row<Reading::kOnce>(
+  BoundFilter<Order> filter(order);
+  visit_tiles<Reading::kOnce, BlockTeam, /*kEnds=*/true>(
       input, params.cols, part, params.blocks_per_row, AllTiles{},
-      [&](const auto& elements, int64_t index, bool valid) {
-        return valid ? filter.probe(elements, index > bound_index) : 0;
-      },
+      [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
       [&](Bits bits, int64_t index, bool chosen) {
         const Extended x{order(bits), static_cast<Index>(last_index - static_cast<Index>(index))};
         const bool reaches = chosen && !(x < bound);
-        if (reaches) keys_seen.see(x.key, bound.key);
+        if (reaches) atomicAdd(histogram + range.bin(x), 1u);
         store.push(reaches, bits, static_cast<Index>(index));
-      });
-  finish_store(store, keys_seen, state);
+      },
+      [&](int64_t first) { filter.raise(bound.key, first > bound_index); });
+  finish_store(params, row, store, histogram, range.bins());
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
-    select_stored(params, order, row, bound, dynamic);
+    select_stored(params, order, row, range, dynamic);
   }
 }
 
@@ -236,14 +246,10 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
                         kAirThreads, sample_bytes, stream, params, sample, order);
   if (error != cudaSuccess) return error;
 
-  constexpr size_t store_bytes = list_selection_bytes(tuning::kDelegateListBytes);
-  static_assert(
-      kWarps * CandidateStore<Bits, Index>::bytes(staged_candidates<Bits, Index>(kWarps)) <= store_bytes,
-      "a block's warps stage in the memory of its list");
-  error = allow_shared_memory(store_candidates<Order, Index>, store_bytes, allowed_store);
+  error = allow_shared_memory(store_candidates<Order, Index>, kStoreBytes<Index>, allowed_store);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
-                        kAirThreads, store_bytes, stream, params, order);
+                        kAirThreads, kStoreBytes<Index>, stream, params, order);
   if (error != cudaSuccess) return error;
   return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
 }

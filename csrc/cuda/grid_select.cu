@@ -29,6 +29,8 @@
 
 #include "core/key_order.h"
 #include "cuda/device/last_block.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/warp_queue.cuh"
 #include "cuda/device/winner_writer.cuh"
@@ -150,45 +152,37 @@ struct RowSource {
     }
   }
 
-  // What is above `threshold`, and perhaps a little more, a bit an element; all that a tile costs is here.
-  template <class Pack, class Elements>
-  __device__ __forceinline__ uint32_t probe(typename Pack::type threshold, const Elements& elements,
-                                            int64_t index, bool valid) const {
-    const Word key = Pack::key(threshold);
-    // Of equal keys only those before the threshold's element matter.
-    const auto last = Pack::index(threshold);
-    const bool ties = static_cast<decltype(Pack::index(threshold))>(index) < last;
-    const Word least = ties ? key : key + 1;
-    uint32_t chosen = 0;
-#pragma unroll
-    for (int i = 0; i < Elements::kElements; ++i) {
-      if (order(elements[i]) >= least) chosen |= 1u << i;
-    }
-    const bool none = !ties && key == static_cast<Word>(~Word{0});  // key + 1 is no key
-    return valid && !none ? chosen : 0;
-  }
-
   // visit(entry, chosen) sees the team's entries above threshold(), which may rise; first(entry, chosen) sees
   // those that lie outside of vectors, fewer than 32, before. Both by whole warps, and so is each_tile().
   template <class Pack, class Team, class Threshold, class First, class Visit, class EachTile>
   __device__ __forceinline__ void visit(int part, int parts, Threshold&& threshold, First&& first,
                                         Visit&& visit, EachTile&& each_tile) const {
     using Index = decltype(Pack::index(threshold()));
-    const auto probe_at = [&](const auto& elements, int64_t index, bool valid) {
-      return probe<Pack>(threshold(), elements, index, valid);
+    KeyFilter<Order> filter(order);
+    // Of equal keys only those before the threshold's element matter.
+    const auto raise = [&](int64_t first) {
+      filter.raise(Pack::key(threshold()), static_cast<Index>(first) >= Pack::index(threshold()));
+    };
+    // What is above the threshold, and perhaps a little more; all that a tile costs is here.
+    const auto probe = [&](const auto& elements, int64_t, bool valid) {
+      return valid ? filter.probe(elements) : 0;
     };
     const RowShape<Bits> shape(row, cols);
     if (part == 0 && Team::thread() < 32 && shape.head + shape.tail > 0) {
-      visit_ends(row, shape, cols - shape.tail, probe_at, [&](Bits bits, int64_t index, bool chosen) {
+      raise(0);
+      visit_ends(row, shape, cols - shape.tail, probe, [&](Bits bits, int64_t index, bool chosen) {
         first(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
       });
     }
     visit_tiles<Reading::kOnceAhead, Team, /*kEnds=*/false>(
-        row, cols, part, parts, AllTiles{}, probe_at,
+        row, cols, part, parts, AllTiles{}, probe,
         [&](Bits bits, int64_t index, bool chosen) {
           visit(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
         },
-        each_tile);
+        [&](int64_t first) {
+          each_tile();
+          raise(first);
+        });
   }
 
   __device__ Bits bits(int64_t index) const { return row[index]; }
@@ -220,14 +214,14 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_warp_blocks_per_sm(
 
   const RowSource<Order> source{params.input + row * params.row_stride, params.cols, order};
   Queue<Entry, kItems> queue(dynamic + warp * Queue<Entry, kItems>::kSharedBytes, params.k);
-  typename RowSource<Order>::Word keys[kItems];
+  typename KeyWord<typename Order::Bits>::type keys[kItems];
   source.sample(0, 1, keys);
   sort_warp</*kDescending=*/true>(keys);
   queue.raise(Pack::below(value_at(keys, params.k - 1)));
   source.template visit<Pack, WarpTeam>(
       0, 1, [&] { return queue.threshold(); },
       [&](Entry entry, bool chosen) { queue.push_first(chosen, entry); },
-      [&](Entry entry, bool chosen) { queue.push(chosen, entry); }, NoStep{});
+      [&](Entry entry, bool chosen) { queue.push(chosen, entry); }, [] {});
   queue.flush();
   write_winners<Pack>(queue, params.k, source, params.output.row(row, params.k));
 }
@@ -388,7 +382,7 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItem
   if (threadIdx.x == 0) shared.bound = 0;
   if (lane == 0) shared.share[warp] = 0;
   if (warp < params.samplers) {
-    typename RowSource<Order>::Word keys[kItems];
+    typename KeyWord<Bits>::type keys[kItems];
     source.sample(part * params.samplers + warp, samples, keys);
     sort_warp</*kDescending=*/true>(keys);
     const auto whole = value_at(keys, params.k - 1), share = value_at(keys, sample_share - 1);
@@ -397,7 +391,8 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItem
       shared.sampled_share[warp] = Bound::word(Pack::below(share));
     }
   }
-  __syncthreads();  // samples are there, and bounds are zero before they are raised
+  wait_for_kernel_before();  // the row's state is zero
+  __syncthreads();           // samples are there, and bounds are zero before they are raised
   uint64_t sampled = over_warps</*kGreatest=*/true>(shared.sampled, params.samplers);
   if (source.distinct(samples)) {
     sampled = max(sampled, over_warps</*kGreatest=*/false>(shared.sampled_share, params.samplers));
@@ -476,8 +471,10 @@ cudaError_t launch(const Config& config, const Params<typename Order::Bits, Inde
   if constexpr (sizeof(Index) == 4 || sizeof(typename Order::Bits) == 8) {
     if (by_warp) kernel = select_by_warp<Order, Index, kItems, Queue>;
   }
-  kernel<<<blocks, config.threads, shared_bytes, stream>>>(params, order);
-  return cudaGetLastError();
+  // Behind a kernel that zeroes the row's state; what came before that is done.
+  const bool ahead = config.launches_ahead && config.blocks_per_row > 1;
+  return launch_kernel(ahead, kernel, blocks, static_cast<unsigned>(config.threads), shared_bytes, stream, params,
+                       order);
 }
 
 // Calls visitor(index, items) with the index's type and the list's items a lane. Keys of 64 bits and indices
@@ -515,7 +512,7 @@ cudaError_t run_list(const Config& config, const Problem& problem, const Buffers
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   size_t zeroed_bytes = 0;
   if (carve(config, problem, buffers.workspace, params, zeroed_bytes) > 0) {
-    const cudaError_t error = cudaMemsetAsync(buffers.workspace, 0, zeroed_bytes, stream);
+    const cudaError_t error = zero_workspace(buffers.workspace, zeroed_bytes, config.launches_ahead, stream);
     if (error != cudaSuccess) return error;
   }
   if constexpr (sizeof(Bits) == 4 && Order::kFloating && sizeof(Index) == 4) {

@@ -16,6 +16,7 @@ struct Config {
   int threads;         // a block
   int samplers;        // warps of a block that look at a sample first, 1 at least
   bool thread_queues;  // a queue a lane instead of one a warp: float32 only, for the paper's ablation
+  bool launches_ahead;  // the GPU can start a kernel while the one before ends
 };
 
 size_t workspace_bytes(const Config& config, const Problem& problem);

@@ -11,7 +11,7 @@
 //      raises the bound, and the rest follow. So any input is right, and a hostile one is only slower.
 //   3. Blocks of one row share their bounds and never wait: each publishes an entry that at least
 //      ceil(k / blocks) of its own elements reach. The least that all blocks have published is a bound of the
-//      row, which every block reads once a tile.
+//      row, which one thread of every block reads once a tile.
 //   4. A block stores what reaches the newest bound, k entries at most. The last block of a group of blocks
 //      merges the group's entries, by step 2, and the last group's the groups'.
 //   5. The row's last block writes the k best: ranked against each other where k is small, else unordered.

@@ -17,22 +17,23 @@ int64_t tile_elements(const Problem& problem, int threads) {
   return int64_t{threads} * tuning::loads_in_flight(bytes) * (16 / bytes);
 }
 
+struct Split {
+  int blocks_per_row;
+  double cost;  // in tiles
+};
+
 // The split that ends first when `resident` blocks run at a time, in waves over the GPU, each as long as its
 // tiles and overhead(blocks), in tiles. Of at most `most` blocks a row, which then differ by one tile at
 // most.
 template <class Overhead>
-int blocks_per_row(const Problem& problem, int64_t tile, int64_t most, int64_t resident,
-                   const Overhead& overhead) {
+Split best_split(const Problem& problem, int64_t tile, int64_t most, int64_t resident,
+                 const Overhead& overhead) {
   const int64_t tiles = divide_up(problem.cols, tile);
-  int best = 1;
-  double best_cost = 0;
+  Split best{1, 0};
   for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, std::min(most, resident)); ++blocks) {
     const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
     const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + overhead(blocks));
-    if (blocks == 1 || cost < best_cost) {
-      best = static_cast<int>(blocks);
-      best_cost = cost;
-    }
+    if (blocks == 1 || cost < best.cost) best = {static_cast<int>(blocks), cost};
   }
   return best;
 }
@@ -42,10 +43,10 @@ int least_air_blocks_per_row(const Problem& problem) { return static_cast<int>(p
 
 int air_blocks_per_row(const Problem& problem, const Device& device) {
   const int64_t tile = tile_elements(problem, tuning::kAirThreads);
-  const int blocks = blocks_per_row(problem, tile, divide_up(problem.cols, tile),
-                                    int64_t{device.sm_count} * tuning::kAirBlocksPerSm,
-                                    [](int64_t) { return tuning::kAirBlockOverheadTiles; });
-  return std::max(blocks, least_air_blocks_per_row(problem));
+  const Split split = best_split(problem, tile, divide_up(problem.cols, tile),
+                                 int64_t{device.sm_count} * tuning::kAirBlocksPerSm,
+                                 [](int64_t) { return tuning::kAirBlockOverheadTiles; });
+  return std::max(split.blocks_per_row, least_air_blocks_per_row(problem));
 }
 
 // Candidates that AIR can store between passes.
@@ -128,7 +129,8 @@ int delegate_alpha(const Problem& problem, int beta) {
 // Passes of a selection from so many stored candidates.
 int likely_delegate_passes(const Problem& problem, double candidates) {
   const bool wide = dtype_bytes(problem.dtype) == 8 || problem.cols > int64_t{0xFFFFFFFF};
-  return candidates * (wide ? 16 : 8) <= tuning::kDelegateListBytes ? 0 : tuning::kDelegateLikelyPasses;
+  if (candidates * (wide ? 16 : 8) <= tuning::kDelegateListBytes) return 0;
+  return candidates <= tuning::kDelegateOnePassCandidates ? 1 : 2;
 }
 
 delegate::Config delegate_config(const Problem& problem, const Device& device, const DelegateStudy& study) {
@@ -186,10 +188,11 @@ delegate_sample::Config delegate_sample_config(const Problem& problem, const Dev
   config.digit_bits = std::min(tuning::kDelegateDigitBits, air_digit_bits_that_fit(problem, device));
   config.likely_passes = likely_delegate_passes(problem, candidates);
   // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
-  // all that lie between its lines and the next delegate's.
-  const double of_neighbours = config.rank * cols / (tuning::kSampleLines * config.delegates);
+  // all that lie between a line, or its part of it, and the next one.
+  const double parts = double{tuning::kSampleLines} * threads / std::min(group, 8);
+  const double of_neighbours = config.rank * cols / parts;
   const double room = std::min(std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
-                               std::min(8 * of_neighbours, cols / tuning::kSampleMostBufferShare));
+                               std::min(32 * of_neighbours, cols / tuning::kSampleMostBufferShare));
   config.buffer = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
   config.launches_ahead = device.compute_capability >= 90;
   return config;
@@ -213,11 +216,12 @@ int grid_list_blocks_per_row(const Problem& problem, const Device& device) {
   // A block with less than a tile might have nothing to publish, and no bound would be shared. Up to a vector
   // at either end of a row is in no tile.
   const int64_t whole_tiles = (problem.cols - 2 * 16) / tile;
-  return blocks_per_row(problem, tile, whole_tiles, int64_t{device.sm_count} * tuning::kGridListBlocksPerSm,
-                        [](int64_t blocks) {
-                          return blocks == 1 ? tuning::kGridListBlockOverheadTiles
-                                             : tuning::kGridListSharedRowOverheadTiles;
-                        });
+  return best_split(problem, tile, whole_tiles, int64_t{device.sm_count} * tuning::kGridListBlocksPerSm,
+                    [](int64_t blocks) {
+                      return blocks == 1 ? tuning::kGridListBlockOverheadTiles
+                                         : tuning::kGridListSharedRowOverheadTiles;
+                    })
+      .blocks_per_row;
 }
 
 grid_select_block::Config grid_select_block_config(const Problem& problem, const Device& device,
@@ -267,22 +271,28 @@ bool suits_a_warp_a_row(const Problem& problem, const Device& device) {
   return problem.cols <= (many_rows ? tuning::kGridWarpMaxColsManyRows : tuning::kGridWarpMaxCols);
 }
 
-int grid_blocks_per_row(const Problem& problem, const Device& device, int threads) {
+// Blocks of so many threads that an SM has registers for.
+int grid_blocks_per_sm(const Problem& problem, int threads) {
   const int list_items = static_cast<int>(divide_up(problem.k, 32));
-  const int64_t blocks_per_sm =
-      int64_t{tuning::grid_blocks_per_sm(list_items)} * tuning::kGridThreads / threads;
+  return tuning::grid_blocks_per_sm(list_items) * tuning::kGridThreads / threads;
+}
+
+Split grid_split(const Problem& problem, const Device& device, int threads) {
+  const int64_t resident = int64_t{device.sm_count} * grid_blocks_per_sm(problem, threads);
   const int64_t tile = tile_elements(problem, threads);
   const double merging = static_cast<double>(problem.k) / tuning::kGridEntriesPerTile;  // a block's list
-  return blocks_per_row(problem, tile, divide_up(problem.cols, tile), device.sm_count * blocks_per_sm,
-                        [&](int64_t blocks) {
-                          return tuning::kGridBlockOverheadTiles + merging * static_cast<double>(blocks);
-                        });
+  return best_split(problem, tile, divide_up(problem.cols, tile), resident, [&](int64_t blocks) {
+                      return blocks == 1 ? tuning::kGridBlockOverheadTiles
+                                         : tuning::kGridSharedRowOverheadTiles +
+                                               merging * static_cast<double>(blocks);
+                    });
 }
 
 grid_select::Config grid_select_config(const Problem& problem, const Device& device,
                                        const GridSelectStudy& study) {
   grid_select::Config config{};
   config.thread_queues = study.thread_queues;
+  config.launches_ahead = device.compute_capability >= 90;
   config.threads = study.threads > 0 ? study.threads : tuning::kGridThreads;
   config.samplers = 1;
   const bool warp_a_row = study.blocks == GridSelectStudy::kWarpARow ||
@@ -296,8 +306,16 @@ grid_select::Config grid_select_config(const Problem& problem, const Device& dev
     }
     return config;
   }
-  config.blocks_per_row =
-      study.blocks > 0 ? study.blocks : grid_blocks_per_row(problem, device, config.threads);
+  // Smaller blocks where they divide rows more evenly. With as many warps an SM, a tile takes as long.
+  Split split = grid_split(problem, device, config.threads);
+  const int per_sm = grid_blocks_per_sm(problem, tuning::kGridThreads) * tuning::kGridThreads;
+  for (int threads : tuning::kGridSmallerThreads) {
+    const Split other = grid_split(problem, device, threads);
+    if (study.threads > 0 || per_sm % threads != 0 || other.cost >= split.cost) continue;
+    config.threads = threads;
+    split = other;
+  }
+  config.blocks_per_row = study.blocks > 0 ? study.blocks : split.blocks_per_row;
   // A warp's tile is its sample.
   const int64_t samples = problem.cols / tile_elements(problem, 32) / tuning::kGridSampleOneIn;
   config.samplers =

@@ -298,9 +298,8 @@ cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params
   for (; pass < first + params.likely_passes && pass <= last; ++pass) {
     // The digits of a row are known, those of stored candidates may reach the index at once.
     const bool indexed =
-        pass > 1 &&
-        (first == 1 ||
-         digit_of_pass(pass - 1, params.digit_bits, Order::kBits, params.index_bits).reaches_index());
+        first == 1 ||
+        digit_of_pass(pass - 1, params.digit_bits, Order::kBits, params.index_bits).reaches_index();
     const auto kernel = indexed ? run_pass<Order, Index, true> : run_pass<Order, Index, false>;
     cudaError_t error = allow_shared_memory(kernel, shared_bytes, indexed ? allowed_indexed : allowed_key);
     if (error != cudaSuccess) return error;

@@ -90,10 +90,14 @@ inline constexpr int kDelegateMinVectorsLog2 = 2;
 inline constexpr int kDelegateMaxVectorsLog2 = 12;
 // Digits of both selections: candidates are few, and a pass over them is mostly its bins.
 inline constexpr int kDelegateDigitBits = 12;
+// The first digit of candidates, of their own range, which is counted as they are stored: every block clears its
+// bins and adds them up, and the next digit is as cheap.
+inline constexpr int kDelegateCountBits = 10;
 // The most candidates that a row's last block selects from at once: 64 KB of them, 8192 of 4-byte dtypes.
 inline constexpr int kDelegateListBytes = 64 * 1024;
-// Where more are expected, passes that have work: two digits of the candidates' range, and the rest of them.
-inline constexpr int kDelegateLikelyPasses = 3;
+// Where more are expected, passes that have work: one, as their first digit is known; two for more than so
+// many, of which that digit leaves too many to select from at once.
+inline constexpr double kDelegateOnePassCandidates = 1 << 18;
 // Room for candidates: for all that k subranges can hold, if that is less than such a share of the row.
 inline constexpr int64_t kDelegateMinBufferShare = 8;
 
@@ -121,6 +125,8 @@ inline constexpr int kSampleMostDelegates = 4096;
 // then read twice more.
 inline constexpr double kSampleDeviations = 4.5;
 inline constexpr double kSampleExtraRank = 4;
+// Bits by which the candidates' range is taken to reach beyond the sample's best, which few winners may be in.
+inline constexpr int kSampleSpareBits = 2;
 // Tiles of 32 KB (1-byte dtypes: 16) that each block fetches into L2 while the bound is found: 4.7 TB/s for
 // some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
@@ -182,6 +188,7 @@ inline constexpr uint32_t kGridListTilePrime = 2654435761u;
 // Blocks of 8 warps, as many an SM as leave registers for the list, of so many entries a lane, and two tiles
 // of loads: 80 a thread, or 128. The loads in flight are 48 KB an SM, or 32 KB.
 inline constexpr int kGridThreads = 256;
+inline constexpr int kGridSmallerThreads[] = {192, 128};
 constexpr int grid_blocks_per_sm(int list_items) { return list_items <= 2 ? 3 : 2; }
 // A warp a row: with the smallest list 64 registers do, and rows that are short and many want warps.
 constexpr int grid_warp_blocks_per_sm(int list_items) {
@@ -192,8 +199,10 @@ constexpr int grid_warp_blocks_per_sm(int list_items) {
 inline constexpr int64_t kGridWarpMaxCols = 1024;
 inline constexpr int64_t kGridWarpMaxColsManyRows = 16 * 1024;
 inline constexpr int64_t kGridWarpManyRowsPerSm = 16;
-// The work of starting and ending a block, in tiles: the sample, the first, crowded, tile, merging lists.
+// The work of starting and ending a block, in tiles: the sample, the first, crowded, tile, merging lists; and
+// where blocks share a row, a launch more, and the last block's merge.
 inline constexpr double kGridBlockOverheadTiles = 6;
+inline constexpr double kGridSharedRowOverheadTiles = 12;
 // A row's last block reads so many entries of the others in the time of a tile.
 inline constexpr double kGridEntriesPerTile = 8192;
 // Samples are read again with the row: one element in so many.

@@ -14,7 +14,7 @@ namespace gputopk::cuda {
 // A source deals a block's elements out in steps, which are the same for all its threads:
 //   steps()              how many
 //   load(tile)           loads this thread's elements of the next step; reload(tile) loads the same again
-//   probe(tile, bound)   a bit for each that may reach the bound: unrolled, by keys
+//   probe(tile, bound)   a bit for each that may reach the bound: unrolled
 //   element(tile, at)    the extended key of the element of one bit
 
 // The tiles of a row that belong to one of its blocks; then, in one block, the ragged ends. `Filter`: of
@@ -34,7 +34,7 @@ class RowTiles {
   };
 
   __device__ RowTiles(const Bits* row, int64_t cols, int part, int parts, const Order& order)
-      : row_(row), cols_(cols), order_(order), filter_(order, 0), next_(0), advance_(0) {
+      : row_(row), cols_(cols), order_(order), filter_(order), next_(0), advance_(0) {
     const RowShape<Bits> shape(row, cols);
     head_ = shape.head;
     const int64_t elements = cols - shape.head - shape.tail;
@@ -107,11 +107,10 @@ class RowTiles {
   }
 
   __device__ uint32_t probe(const Tile& tile, const Extended& bound) {
-    filter_.raise(bound.key);
-    const bool behind = reversed(tile.begin) < bound.reversed;  // so are all of this thread's elements
+    filter_.raise(bound.key, reversed(tile.begin) < bound.reversed);
     uint32_t chosen = 0;
 #pragma unroll
-    for (int v = 0; v < kVectors; ++v) chosen |= filter_.probe(tile.vectors[v], behind) << (v * kElements);
+    for (int v = 0; v < kVectors; ++v) chosen |= filter_.probe(tile.vectors[v]) << (v * kElements);
     return chosen & tile.present;
   }
 

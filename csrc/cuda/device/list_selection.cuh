@@ -51,20 +51,19 @@ __device__ void find_key_range(int count, ListSelectionScratch<Word>& scratch, L
   __syncthreads();  // all warps have added
 }
 
-// A bound that k of `count` entries reach at least, and `most` at most: exactly k where both are the same. No
-// two entries may be equal; 1 <= k <= count, k <= most. entry(i) is number i of a list in shared memory,
-// whose keys are of the range that `scratch` has; digits are of that range. `histogram` has 2^digit_bits
-// bins, blockDim.x * kBinsPerThread at most. Called by all threads of a block; the same in all.
+// Resolves digits of the selection's candidates, which differ in so many bits, until no more than `slack` of
+// them are more than is owed: what reaches the bound that is returned are the winners and those. entry(i) is
+// number i of `count` in a list in shared memory; no two are equal, and it may have others than the candidates.
+// `histogram` has 2^digit_bits bins, blockDim.x * kBinsPerThread at most. Called by all threads of a block; the
+// same in all.
 template <class Word, class Index, class Entry>
-__device__ ExtendedKey<Word, Index> bound_in_list(int count, uint64_t k, uint64_t most, int index_bits,
-                                                  int digit_bits, uint32_t* histogram,
-                                                  ListSelectionScratch<Word>& scratch, Entry&& entry) {
+__device__ ExtendedKey<Word, Index> narrow_in_list(int count, Selection<Word, Index> selection,
+                                                   uint64_t slack, int digit_bits, int key_bits,
+                                                   int index_bits, uint32_t* histogram,
+                                                   TargetDigitScratch<uint32_t>& scratch, Entry&& entry) {
   using Extended = ExtendedKey<Word, Index>;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  auto selection = Selection<Word, Index>::whole_row(k, count);
-  selection.low.key = static_cast<Word>(scratch.least);
-  const int key_bits = bits_of(static_cast<Word>(scratch.greatest - scratch.least));
-  for (int pass = 1;; ++pass) {
+  for (int pass = 1; selection.candidates - selection.owed > slack; ++pass) {
     const Digit digit = digit_of_pass(pass, digit_bits, key_bits, index_bits);
     clear_histogram(histogram, 1 << digit.width());
     __syncthreads();  // no thread counts into bins that another has yet to clear
@@ -77,10 +76,23 @@ __device__ ExtendedKey<Word, Index> bound_in_list(int count, uint64_t k, uint64_
     }
     __syncthreads();  // all have counted
     const TargetDigit<uint32_t> target =
-        find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch.target);
+        find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
     selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-    if (k - selection.owed + selection.candidates <= most) return selection.low;
   }
+  return selection.low;
+}
+
+// A bound that k of `count` entries reach, and `slack` more at most; 1 <= k <= count. Digits are of the keys'
+// range, which `scratch` has.
+template <class Word, class Index, class Entry>
+__device__ ExtendedKey<Word, Index> bound_in_list(int count, uint64_t k, uint64_t slack, int index_bits,
+                                                  int digit_bits, uint32_t* histogram,
+                                                  ListSelectionScratch<Word>& scratch, Entry&& entry) {
+  auto selection = Selection<Word, Index>::whole_row(k, count);
+  selection.low.key = static_cast<Word>(scratch.least);
+  const int key_bits = bits_of(static_cast<Word>(scratch.greatest - scratch.least));
+  return narrow_in_list(count, selection, slack, digit_bits, key_bits, index_bits, histogram, scratch.target,
+                        entry);
 }
 
 }  // namespace gputopk::cuda

@@ -54,10 +54,11 @@ struct RowState {
   Step<Word, Index> steps[2];
   Parts parts[kMostPasses];        // of each pass
   ExtendedKey<Word, Index> bound;  // what the winners reach and no others, once it is known
-  // Of candidates that were stored before the first pass: leading bits that all share, of the key, and then
-  // of the index; the greatest key; how many have a key above their bound's.
+  // Of candidates that were stored before the first pass: leading bits, of the key and of the index, that the
+  // passes need not look at; a key near the row's best; how many candidates are beyond the digit that was
+  // counted as they were stored.
   int key_bits_less, index_bits_less;
-  unsigned long long greatest, above;
+  unsigned long long greatest, beyond;
   unsigned long long written;   // winners written by all passes so far
   unsigned long long buffered;  // candidates stored by this pass; its last block resets it
   uint32_t arrived;             // parts of this pass that are done; its last block resets it
@@ -199,23 +200,20 @@ __device__ void mark_chunks(const Index* histogram, const Digit& digit, uint32_t
   }
 }
 
-// The row's last block: finds the target digit of this pass among the `selection`'s elements, and tells the
-// next pass what to do.
+// The row's last block: tells the next pass what to do, the target digit of this pass among the `selection`'s
+// elements being known. Pass 0 is a step that has stored candidates and counted their first digit, but not of
+// those beyond it.
 template <class Bits, class Index>
-__device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t row,
-                       Selection<typename KeyWord<Bits>::type, Index> selection, Index* row_histogram,
-                       Index* local, TargetDigitScratch<Index>& scratch,
+__device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t row,
+                       Selection<typename KeyWord<Bits>::type, Index> selection, const Digit& digit,
+                       const TargetDigit<Index>& target, const Index* local,
                        RowState<typename KeyWord<Bits>::type, Index>& state) {
   using Word = typename KeyWord<Bits>::type;
-  const Digit digit = params.digit(pass, state);
-  const int bins = 1 << digit.width();
-  take_histogram(row_histogram, local, bins);
-  __syncthreads();
-  const TargetDigit<Index> target = find_target_digit(local, bins, selection.owed, scratch);
   // The first digit with bits of the index tells in which chunks of the row what is wanted lies. Not worth
   // the search where it has many bits of the key.
   constexpr int kMostKeyBits = 5;
-  const bool by_chunk = digit.index_shift > 0 && digit.index_shift + digit.index_width == params.index_bits &&
+  const bool by_chunk = pass > 0 && digit.index_shift > 0 &&
+                        digit.index_shift + digit.index_width == params.index_bits &&
                         digit.key_width <= kMostKeyBits;
   if (by_chunk) {
     mark_chunks(local, digit, target.digit, params.chunks + row * kMostChunks / 32);
@@ -229,6 +227,7 @@ __device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t
   next.stored = now.stores ? selection.candidates : now.stored;
   next.source = now.stores ? 1 - now.source : now.source;
   selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+  if (pass == 0) selection.top = Selection<Word, Index>::highest();
   next.selection = selection;
   next.takes_all = selection.takes_all() && (params.early_stop || pass == params.digits());
   if (next.takes_all) state.bound = selection.low;
@@ -249,6 +248,20 @@ __device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
                 (!params.adaptive || selection.candidates <= read / 2);
   params.begin(state, pass + 1);
+}
+
+// The row's last block: finds the target digit of this pass, and tells the next one.
+template <class Bits, class Index>
+__device__ void choose(const RadixPasses<Bits, Index>& params, int pass, int64_t row,
+                       const Selection<typename KeyWord<Bits>::type, Index>& selection, Index* row_histogram,
+                       Index* local, TargetDigitScratch<Index>& scratch,
+                       RowState<typename KeyWord<Bits>::type, Index>& state) {
+  const Digit digit = params.digit(pass, state);
+  const int bins = 1 << digit.width();
+  take_histogram(row_histogram, local, bins);
+  __syncthreads();
+  const TargetDigit<Index> target = find_target_digit(local, bins, selection.owed, scratch);
+  settle(params, pass, row, selection, digit, target, local, state);
 }
 
 // Launches the passes from `first` on: from 2 where a first pass has counted the first digits, from 1 where

@@ -166,7 +166,7 @@ struct WarpTeam {
 
 // The `each_tile` of a reader that has nothing to do between tiles.
 struct NoStep {
-  __device__ void operator()() const {}
+  __device__ void operator()(int64_t) const {}
 };
 
 // Visits the ragged ends of the row, fewer than a vector each, `end` being that of the vectors: head in the
@@ -193,7 +193,8 @@ __device__ void visit_ends(const Bits* row, const RowShape<Bits>& shape, int64_t
 //     `valid` is false where a lane has none.
 //   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
 //     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
-//   each_tile() is called by whole warps before each tile is looked at.
+//   each_tile(first) is called by whole warps before each tile is looked at, with the index of a lane's first
+//     element, and before the ends, with 0.
 template <Reading kReading, class Team, bool kEnds, class Bits, class Wanted, class Probe, class Visit,
           class EachTile>
 __device__ void visit_tiles(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted,
@@ -250,8 +251,8 @@ __device__ void visit_tiles(const Bits* row, int64_t cols, int part, int parts, 
     } else {
       load(current, loaded);
     }
-    each_tile();
     const int64_t begin = begin_of(current);
+    each_tile(begin);
     uint32_t chosen = 0;
     if (current < tiles - 1) {
 #pragma unroll
@@ -273,6 +274,7 @@ __device__ void visit_tiles(const Bits* row, int64_t cols, int part, int parts, 
 
   if constexpr (kEnds) {
     if (part == 0 && Team::thread() < 32 && shape.head + shape.tail > 0) {
+      each_tile(0);
       visit_ends(row, shape, end, probe, visit);
     }
   }

@@ -87,9 +87,10 @@ struct Selection {
 
   // Before the first digit: every element is a candidate.
   __device__ static Selection whole_row(uint64_t k, uint64_t cols) {
-    constexpr Extended kLowest{0, 0};
-    constexpr Extended kHighest{static_cast<Word>(~Word{0}), static_cast<Index>(~Index{0})};
-    return {kLowest, kHighest, kHighest, k, cols};
+    return {{0, 0}, highest(), highest(), k, cols};
+  }
+  __device__ static Extended highest() {
+    return {static_cast<Word>(~Word{0}), static_cast<Index>(~Index{0})};
   }
 
   __device__ bool takes_all() const { return owed == candidates; }

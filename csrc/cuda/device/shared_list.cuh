@@ -71,9 +71,9 @@ __device__ ExtendedKey<Word, Index> bound_of_list(List<Word, Index> list, int en
                                                   int slack) {
   __shared__ ListSelectionScratch<Word> scratch;
   find_key_range</*kInFlight=*/1>(entries, scratch, [&](int i) { return list.keys()[i]; });
-  return bound_in_list<Word, Index>(entries, static_cast<uint64_t>(wanted),
-                                    static_cast<uint64_t>(wanted) + slack, list.index_bits, list.digit_bits,
-                                    list.histogram(), scratch, [&](int i) { return list[i]; });
+  return bound_in_list<Word, Index>(entries, static_cast<uint64_t>(wanted), static_cast<uint64_t>(slack),
+                                    list.index_bits, list.digit_bits, list.histogram(), scratch,
+                                    [&](int i) { return list[i]; });
 }
 
 // Keeps the entries that reach the bound. Called by all threads of the block when the list's first `entries`

@@ -25,15 +25,126 @@ using CandidateStore = StagedWriter<Bits, Index, BoundedBuffer<Bits, Index>>;
 // Shared memory to select from a list of up to `bytes`: a histogram and the list.
 constexpr size_t list_selection_bytes(size_t bytes) { return sizeof(uint32_t) * kListBins + bytes; }
 
-// Candidates that each warp of a storing block stages: as many as the memory holds that its last block
-// selects in, so that a tile of nothing but candidates goes out at once.
+// Shared memory of a block that stores candidates: what it counts, and its warps' stages, both of which its
+// last block needs for a histogram of all counts and for the list that it selects from.
+template <class Index>
+inline constexpr size_t kCountBytes = (sizeof(Index) << tuning::kDelegateCountBits) + 16;
+inline constexpr size_t kStageBytes = list_selection_bytes(tuning::kDelegateListBytes);
+template <class Index>
+inline constexpr size_t kStoreBytes = kCountBytes<Index> + kStageBytes;
+
+// Candidates that each warp of a storing block stages: as many as there is memory for, so that a tile of
+// nothing but candidates goes out at once. In whole lines, so that every warp's are aligned; of them, 32 are
+// what CandidateStore has beyond.
 template <class Bits, class Index>
-constexpr int staged_candidates(int warps) {
-  constexpr size_t kEntryBytes = sizeof(Bits) + sizeof(Index);
-  const size_t entries = list_selection_bytes(tuning::kDelegateListBytes) / warps / kEntryBytes;
-  // In whole lines, so that every warp's are aligned; of them, 32 are what CandidateStore has beyond.
-  return static_cast<int>(entries / 16 * 16) - 32;
-}
+inline constexpr int kStagedCandidates =
+    static_cast<int>(kStageBytes / (tuning::kAirThreads / 32) / (sizeof(Bits) + sizeof(Index)) / 16 * 16) - 32;
+
+// How candidates, which all reach a bound, are told apart while they are stored: by the first digit of what
+// they are above it.
+template <class Word, class Index>
+struct CandidateRange {
+  using Extended = ExtendedKey<Word, Index>;
+
+  Extended low;
+  int key_bits, index_bits;  // of the distance from `low`; what is more is beyond the digit
+  Digit digit;
+
+  // The digit is of the range from the bound to a key `greatest`, and 2^spare_bits times as far; or, if that is
+  // the bound's own key, of the index.
+  template <class Bits>
+  __device__ static CandidateRange of(const RadixPasses<Bits, Index>& params, const Extended& bound,
+                                      Word greatest, int spare_bits) {
+    CandidateRange range{{bound.key, 0}, 0, params.index_bits, {}};
+    if (greatest > bound.key) {
+      range.key_bits = min(bits_of(static_cast<Word>(greatest - bound.key)) + spare_bits,
+                           8 * static_cast<int>(sizeof(Bits)));
+    } else {
+      range.low.reversed = bound.reversed;
+      range.index_bits = bits_of(static_cast<Index>(static_cast<Index>(params.cols - 1) - bound.reversed));
+    }
+    range.digit = digit_of_pass(1, tuning::kDelegateCountBits, range.key_bits, range.index_bits);
+    return range;
+  }
+
+  // Below the digit.
+  __device__ int key_bits_left() const { return key_bits - digit.key_width; }
+  __device__ int index_bits_left() const { return index_bits - digit.index_width; }
+
+  __device__ int bins() const { return 1 << digit.width(); }
+  // The candidate's, or bins() if it is beyond.
+  __device__ uint32_t bin(const Extended& x) const {
+    const Word distance = static_cast<Word>(x.key - low.key);
+    if (bits_of(distance) > key_bits) return static_cast<uint32_t>(bins());
+    return digit.of(distance, static_cast<Index>(x.reversed - low.reversed));
+  }
+};
+
+// Stored candidates of a row in one block's shared memory, `entries` of those in its buffer `which`. Methods
+// are called by all threads of the block.
+template <class Order, class Index>
+class StoredList {
+ public:
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+
+  // `memory` is 16-byte aligned and has `bytes`, enough for the entries as extended keys.
+  __device__ StoredList(const RadixPasses<Bits, Index>& params, const Order& order, int64_t row, int which,
+                        int entries, unsigned char* memory, size_t bytes)
+      : order_(order),
+        buffer_(params.buffer(which, row)),
+        output_(params.output.row(row, params.k)),
+        last_index_(static_cast<Index>(params.cols - 1)),
+        entries_(entries),
+        list_(reinterpret_cast<Extended*>(memory)),
+        values_(reinterpret_cast<Bits*>(list_ + entries)),
+        keeps_values_(entries * (sizeof(Extended) + sizeof(Bits)) <= bytes) {}
+
+  // Brings entry number i into the list, and is its key. Values are kept too where there is room; else they
+  // are read again.
+  __device__ Word take(int i) {
+    const Bits value = __ldcg(buffer_.values + i);
+    if (keeps_values_) values_[i] = value;
+    const Word key = order_(value);
+    list_[i] = {key, static_cast<Index>(last_index_ - __ldcg(buffer_.indices + i))};
+    return key;
+  }
+  __device__ const Extended& operator[](int i) const { return list_[i]; }
+
+  // Writes the entries that reach the bound, from the row's winner number `before` on.
+  __device__ void write(const Extended& bound, int64_t before) const {
+    // A counter in shared memory: one in global memory would be waited for.
+    __shared__ uint32_t written;
+    if (threadIdx.x == 0) written = 0;
+    __syncthreads();
+    const int lane = static_cast<int>(threadIdx.x) % 32, threads = static_cast<int>(blockDim.x);
+#pragma unroll 4
+    for (int base = static_cast<int>(threadIdx.x) - lane; base < entries_; base += threads) {
+      const int i = base + lane;
+      const bool wins = i < entries_ && !(list_[i] < bound);
+      const unsigned winners = __ballot_sync(~0u, wins);
+      if (winners == 0) continue;
+      uint32_t at = 0;
+      if (lane == 0) at = atomicAdd(&written, static_cast<uint32_t>(__popc(winners)));
+      at = __shfl_sync(~0u, at, 0) + __popc(winners & ((1u << lane) - 1));
+      if (wins) {
+        const Bits value = keeps_values_ ? values_[i] : __ldcg(buffer_.values + i);
+        output_.write(before + at, value, static_cast<Index>(last_index_ - list_[i].reversed));
+      }
+    }
+  }
+
+ private:
+  const Order& order_;
+  CandidateBuffer<Bits, Index> buffer_;
+  WinnerWriter<Bits> output_;
+  Index last_index_;
+  int entries_;
+  Extended* list_;
+  Bits* values_;
+  bool keeps_values_;
+};
 
 // By one block: writes the `owed` best of the `entries` candidates in the selection's buffer `which` behind
 // the winners that were written before, which decides the row. `shared`: list_selection_bytes(bytes), 16-byte
@@ -42,164 +153,107 @@ template <class Order, class Index>
 __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Index>& params,
                                     const Order& order, int64_t row, int which, int entries, uint64_t owed,
                                     unsigned char* shared, size_t bytes) {
-  using Bits = typename Order::Bits;
-  using Word = typename KeyWord<Bits>::type;
-  using Extended = ExtendedKey<Word, Index>;
+  using Word = typename KeyWord<typename Order::Bits>::type;
   __shared__ ListSelectionScratch<Word> scratch;
-  __shared__ uint32_t written;
-  if (threadIdx.x == 0) written = 0;
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(shared);
-  Extended* const list = reinterpret_cast<Extended*>(shared + sizeof(uint32_t) * kListBins);
-  const CandidateBuffer<Bits, Index> buffer = params.buffer(which, row);
-  // The values are kept too where there is room; else they are read again.
-  Bits* const values = reinterpret_cast<Bits*>(list + entries);
-  const bool keeps_values = entries * (sizeof(Extended) + sizeof(Bits)) <= bytes;
-  const Index last_index = static_cast<Index>(params.cols - 1);
-  const int threads = static_cast<int>(blockDim.x);
+  StoredList<Order, Index> list(params, order, row, which, entries, shared + sizeof(uint32_t) * kListBins,
+                                bytes);
   __syncthreads();  // what else was in `shared` has been read
-  find_key_range</*kInFlight=*/8>(entries, scratch, [&](int i) {
-    const Bits value = __ldcg(buffer.values + i);
-    if (keeps_values) values[i] = value;
-    const Word key = order(value);
-    list[i] = {key, static_cast<Index>(last_index - __ldcg(buffer.indices + i))};
-    return key;
-  });
-  const Extended bound = bound_in_list<Word, Index>(entries, owed, owed, params.index_bits, kListDigitBits,
-                                                    histogram, scratch, [&](int i) { return list[i]; });
-
-  // A counter in shared memory: one in global memory would be waited for.
-  const WinnerWriter<Bits> output = params.output.row(row, params.k);
-  const int64_t before = static_cast<int64_t>(params.k - owed);
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll 4
-  for (int base = static_cast<int>(threadIdx.x) - lane; base < entries; base += threads) {
-    const int i = base + lane;
-    const bool wins = i < entries && !(list[i] < bound);
-    const unsigned winners = __ballot_sync(~0u, wins);
-    if (winners == 0) continue;
-    uint32_t at = 0;
-    if (lane == 0) at = atomicAdd(&written, static_cast<uint32_t>(__popc(winners)));
-    at = __shfl_sync(~0u, at, 0) + __popc(winners & ((1u << lane) - 1));
-    if (wins) {
-      const Bits value = keeps_values ? values[i] : __ldcg(buffer.values + i);
-      output.write(before + at, value, static_cast<Index>(last_index - list[i].reversed));
-    }
-  }
+  find_key_range</*kInFlight=*/8>(entries, scratch, [&](int i) { return list.take(i); });
+  const auto bound = bound_in_list<Word, Index>(entries, owed, /*slack=*/0, params.index_bits, kListDigitBits,
+                                                histogram, scratch, [&](int i) { return list[i]; });
+  list.write(bound, static_cast<int64_t>(params.k - owed));
   if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
-// What a block knows of the keys that it has stored, and the row's blocks together: the greatest, and how
-// many are above the bound's.
-template <class Word>
-struct StoredKeys {
-  struct Shared {
-    Word greatest[32];
-    uint32_t above[32];
-  };
-  Word greatest = 0;
-  uint32_t above = 0;
-
-  __device__ void see(Word key, Word bound_key) {
-    greatest = max(greatest, key);
-    above += key > bound_key;
-  }
-  // Two steps with a barrier between them: by all warps, then by the first.
-  __device__ void publish(Shared& shared) const {
-    const Word of_warp = warp_max(greatest);
-    const uint32_t above_of_warp = __reduce_add_sync(~0u, above);
-    if (threadIdx.x % 32 == 0) {
-      shared.greatest[threadIdx.x / 32] = of_warp;
-      shared.above[threadIdx.x / 32] = above_of_warp;
+// Writes out what the block's warps still have staged, and adds what they have counted to the row's counts. By
+// all threads.
+template <class Store, class Bits, class Index>
+__device__ void finish_store(const RadixPasses<Bits, Index>& params, int64_t row, Store& store,
+                             const uint32_t* histogram, int bins) {
+  __shared__ unsigned long long counts[tuning::kAirThreads / 32 + 1];
+  store.publish(counts);
+  add_up(histogram, params.histogram + (row << params.digit_bits), bins);  // begins with a barrier
+  if (threadIdx.x == 0) {
+    store.reserve(counts);
+    if (histogram[bins] > 0) {
+      atomicAdd(&params.states[row].beyond, static_cast<unsigned long long>(histogram[bins]));
     }
   }
-  template <class State>
-  __device__ static void record(const Shared& shared, State& state) {
-    const bool has = threadIdx.x < blockDim.x / 32;
-    const Word greatest = warp_max(has ? shared.greatest[threadIdx.x] : Word{0});
-    const uint32_t above = __reduce_add_sync(~0u, has ? shared.above[threadIdx.x] : 0);
-    if (threadIdx.x != 0) return;
-    atomicMax(&state.greatest, static_cast<unsigned long long>(greatest));
-    atomicAdd(&state.above, static_cast<unsigned long long>(above));
-  }
-};
-
-// Writes out what the block's warps still have staged, and makes known what they have stored. By all threads.
-template <class Store, class Word, class State>
-__device__ void finish_store(Store& store, const StoredKeys<Word>& keys, State& state) {
-  __shared__ unsigned long long counts[tuning::kAirThreads / 32 + 1];
-  __shared__ typename StoredKeys<Word>::Shared shared_keys;
-  keys.publish(shared_keys);
-  store.publish(counts);
-  __syncthreads();  // what all warps counted and saw is there
-  if (threadIdx.x == 0) store.reserve(counts);
-  if (threadIdx.x < 32) keys.record(shared_keys, state);
-  __syncthreads();  // and their places
+  __syncthreads();  // the places are known
   store.finish(counts);
 }
 
-// By the row's last block, as pass 0, once all that reaches `bound` is in the selection's first buffer,
-// `buffered` of them, whose keys StoredKeys knows. A few it selects from itself. Otherwise it tells the
-// passes, from the first on, what to read: what was stored; or the row, if there are more than were stored
-// or, the bound being no more than a guess, fewer than k. `shared`:
-// list_selection_bytes(tuning::kDelegateListBytes).
+// By the row's last block, as pass 0, once all that reaches a bound is in the selection's first buffer,
+// `buffered` of them, and counted by the range's digit. A few it selects from itself. Otherwise it tells the
+// passes, from the first on, what to read: of what was stored, or of the row if there are more than were
+// stored, what the digit leaves; all of either if the k-th best is beyond the digit or, the bound being no
+// more than a guess, below it. `shared`: of a storing block.
 template <class Order, class Index>
-__device__ void select_stored(const RadixPasses<typename Order::Bits, Index>& params, const Order& order,
-                              int64_t row,
-                              const ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index>& bound,
-                              unsigned char* shared) {
+__device__ void select_stored(
+    const RadixPasses<typename Order::Bits, Index>& params, const Order& order, int64_t row,
+    const CandidateRange<typename KeyWord<typename Order::Bits>::type, Index>& range, unsigned char* shared) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  __shared__ unsigned long long count;
+  __shared__ TargetDigitScratch<Index> scratch;
+  __shared__ TargetDigitScratch<uint32_t> list_scratch;
   auto& state = params.states[row];
-  if (threadIdx.x == 0) count = atomicExch(&state.buffered, 0ull);
-  __syncthreads();  // the count is known
-  const uint64_t reaching = count, k = params.k;
+  Index* const local = reinterpret_cast<Index*>(shared);
+  unsigned char* const rest = shared + kCountBytes<Index>;
+  const uint64_t reaching = __ldcg(&state.buffered), beyond = __ldcg(&state.beyond), k = params.k;
+  const int entries = static_cast<int>(reaching);
   const bool all_stored = reaching <= static_cast<uint64_t>(params.buffer_capacity[0]);
-  if (reaching >= k && all_stored && reaching <= tuning::kDelegateListBytes / sizeof(Extended)) {
-    take_best_of_stored(params, order, row, 0, static_cast<int>(reaching), k, shared,
-                        tuning::kDelegateListBytes);
+  const bool listed =
+      reaching >= k && all_stored && reaching <= tuning::kDelegateListBytes / sizeof(Extended);
+  take_histogram(params.histogram + (row << params.digit_bits), local, range.bins());
+
+  if (reaching < k || beyond >= k) {
+    if (listed) {
+      take_best_of_stored(params, order, row, 0, entries, k, rest, tuning::kDelegateListBytes);
+      if (threadIdx.x == 0) state.begin(1, kNoPass);
+      return;
+    }
+    __syncthreads();  // the counts are zero for the first pass
+    if (threadIdx.x != 0) return;
+    state.buffered = 0;
+    Step<Word, Index>& step = state.steps[1];
+    step = {};
+    step.last = params.cols;
+    if (reaching >= k && all_stored) step.stored = reaching;
+    step.selection = Selection<Word, Index>::whole_row(k, step.stored > 0 ? reaching : params.cols);
+    step.takes_all = step.selection.takes_all();
+    return params.begin(state, 1);
+  }
+
+  StoredList<Order, Index> list(params, order, row, 0, entries, rest, tuning::kDelegateListBytes);
+  if (listed) {
+#pragma unroll 8
+    for (int i = static_cast<int>(threadIdx.x); i < entries; i += tuning::kAirThreads) list.take(i);
+  }
+  __syncthreads();  // list and counts are there
+  auto selection = Selection<Word, Index>::whole_row(k - beyond, reaching);
+  selection.low = range.low;
+  const TargetDigit<Index> target = find_target_digit(local, range.bins(), selection.owed, scratch);
+  if (listed) {
+    selection.narrow(range.digit, target.digit, target.highest, target.above, target.count);
+    const Extended bound =
+        narrow_in_list(entries, selection, /*slack=*/0, tuning::kDelegateCountBits, range.key_bits_left(),
+                       range.index_bits_left(), reinterpret_cast<uint32_t*>(local), list_scratch,
+                       [&](int i) { return list[i]; });
+    list.write(bound, 0);
     if (threadIdx.x == 0) state.begin(1, kNoPass);
     return;
   }
-  if (threadIdx.x != 0) return;
-  Step<Word, Index>& step = state.steps[1];
-  step = {};
-  auto& selection = step.selection;
-  selection = Selection<Word, Index>::whole_row(k, params.cols);
-  step.last = params.cols;
-  if (reaching < k) return params.begin(state, 1);
-  // Digits are of the candidates' own range. With fewer than k above the bound's key, that key is the k-th
-  // best: those above are winners, and the index decides among the others.
-  const uint64_t above = __ldcg(&state.above);
-  const Word greatest = static_cast<Word>(__ldcg(&state.greatest));
-  const bool index_decides = above < k;
-  int key_bits = 0;
-  selection.low.key = bound.key;
-  if (index_decides) {
-    selection.split.key = bound.key;
-    selection.top.key = greatest;
-    selection.owed = k - above;
-  } else if (all_stored) {
-    key_bits = bits_of(static_cast<Word>(greatest - bound.key));
-  } else {
-    // The row has lesser keys too, which the digits must leave out: of all that share the leading bits.
-    key_bits = bits_of(static_cast<Word>(greatest ^ bound.key));  // 1 at least
-    const Word others = static_cast<Word>((Word{2} << (key_bits - 1)) - 1);
-    selection.low.key = static_cast<Word>(bound.key & ~others);
-    selection.split.key = selection.top.key = static_cast<Word>(bound.key | others);
+  if (threadIdx.x == 0) {
+    Step<Word, Index>& now = state.steps[0];
+    now.stored = 0;
+    now.source = 1;
+    now.stores = all_stored;
+    state.key_bits_less = 8 * static_cast<int>(sizeof(Bits)) - range.key_bits_left();
+    state.index_bits_less = params.index_bits - range.index_bits_left();
   }
-  state.key_bits_less = 8 * static_cast<int>(sizeof(Bits)) - key_bits;
-  if (!all_stored) return params.begin(state, 1);
-  step.stored = reaching;
-  selection.candidates = index_decides ? reaching - above : reaching;
-  if (key_bits == 0) {
-    selection.low.reversed = bound.reversed;
-    const Index most = static_cast<Index>(params.cols - 1);
-    state.index_bits_less = params.index_bits - bits_of(static_cast<Index>(most - bound.reversed));
-  }
-  step.takes_all = reaching == k;
-  params.begin(state, 1);
+  settle(params, /*pass=*/0, row, selection, range.digit, target, local, state);
 }
 
 }  // namespace gputopk::cuda
