@@ -87,9 +87,7 @@ class Sample:
         line = first + ((_scrambled(number) * (following - first)) >> 32)
         # A warp's four octets, and a lane's lines, lie far apart. [line of a lane, octet, lane, element]
         line = line.view(-1, 4, octets // 4).transpose(1, 2).reshape(-1, octets, 1, 1)
-        at = line * line_vectors + torch.arange(line_vectors, device=device).view(
-            -1, 1
-        )
+        at = line * line_vectors + torch.arange(line_vectors, device=device).view(-1, 1)
         element = head + at * per_vector + torch.arange(per_vector, device=device)
         return element.permute(1, 2, 0, 3).reshape(self.delegates, -1)
 

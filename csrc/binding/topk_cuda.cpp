@@ -124,8 +124,7 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
   const bool whole = power || (in_registers && threads % 32 == 0);
   check(threads == 0 || (whole && threads >= least_threads && threads <= most_threads),
         "gputopk::_grid_select: threads must be ", in_registers ? "a multiple of 32" : "a power of two",
-        " in [", least_threads, ", ", most_threads,
-        "], or 0, but is ", threads);
+        " in [", least_threads, ", ", most_threads, "], or 0, but is ", threads);
   check(in_registers || (blocks >= 0 && !thread_queues),
         "gputopk::_grid_select: a warp a row, and a queue a thread, are for lists in registers");
   check(blocks >= kWarpARow && blocks <= 8 * device.sm_count, "gputopk::_grid_select: blocks must be in [",

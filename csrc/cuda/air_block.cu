@@ -21,6 +21,7 @@
 #include <algorithm>
 
 #include "core/key_order.h"
+#include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/selection.cuh"
@@ -85,6 +86,7 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
     const TargetDigit<uint32_t> target =
         find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
     selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    selection.settle_dense(last_index);
     if (selection.takes_all() || selection.candidates <= kRanked) break;
 
     digit = digit_of_pass(pass + 1, params.digit_bits, Order::kBits, params.index_bits);
@@ -111,16 +113,10 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
 
   // Step 4.
   const bool takes_all = selection.takes_all();
-  visit_row<Reading::kAgain>(
+  KeyFilter<Order> filter(order);
+  visit_tiles<Reading::kAgain, BlockTeam, /*kEnds=*/true>(
       input, params.cols, /*part=*/0, /*parts=*/1, AllTiles{},
-      [&](const auto& elements, int64_t, bool valid) {
-        uint32_t chosen = 0;
-#pragma unroll
-        for (int i = 0; i < elements.kElements; ++i) {
-          if (order(elements[i]) >= selection.low.key) chosen |= 1u << i;
-        }
-        return valid ? chosen : 0;
-      },
+      [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
       [&](Bits bits, int64_t index, bool chosen) {
         const Extended x{order(bits), last_index - static_cast<Index>(index)};
         if (!chosen || x < selection.low) return;
@@ -129,6 +125,9 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
         } else {
           list[atomicAdd(&listed, 1u)] = x;
         }
+      },
+      [&](int64_t first) {
+        filter.raise(selection.low.key, last_index - static_cast<Index>(first) < selection.low.reversed);
       });
   __syncthreads();  // the list is whole
 }

@@ -5,7 +5,8 @@
 //   1. Lines of 128 bytes, one at random in each of as many strata of the row, are read. Of every group of
 //      lanes the best element is a delegate. The row's last block finds the delegate of a certain rank, the
 //      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
-//   2. The row is read, and the elements that reach the bound are stored and counted by a first digit of their
+//   2. The row is read, and the elements that reach the bound are stored and counted by a first digit of
+//   their
 //      own range.
 //   3. Few candidates are selected from by the row's last block, many by radix passes.
 // The bound is an extended key (key, reversed index), and no two elements share one: how many reach it is a
@@ -77,8 +78,8 @@ __global__ void __launch_bounds__(kAirThreads)
   const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
   const Index last_index = static_cast<Index>(params.cols - 1);
 
-  // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates. A stratum
-  // has sample.stratum / 2^16 lines; multiplied out, as divisions would take longer than the loads.
+  // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates. A
+  // stratum has sample.stratum / 2^16 lines; multiplied out, as divisions would take longer than the loads.
   const uint32_t octets = static_cast<uint32_t>(sample.blocks_per_row) * (kAirThreads / kLineVectors);
   const uint32_t octet =
       static_cast<uint32_t>(part) * (kAirThreads / kLineVectors) + threadIdx.x / kLineVectors;

@@ -101,8 +101,8 @@ struct BoundOf {
   }
 };
 
-// A row in memory.
-template <class Order>
+// A row in memory. `Filter`: of pattern_filter.cuh.
+template <class Order, class Filter>
 struct RowSource {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
@@ -158,7 +158,7 @@ struct RowSource {
   __device__ __forceinline__ void visit(int part, int parts, Threshold&& threshold, First&& first,
                                         Visit&& visit, EachTile&& each_tile) const {
     using Index = decltype(Pack::index(threshold()));
-    KeyFilter<Order> filter(order);
+    Filter filter(order);
     // Of equal keys only those before the threshold's element matter.
     const auto raise = [&](int64_t first) {
       filter.raise(Pack::key(threshold()), static_cast<Index>(first) >= Pack::index(threshold()));
@@ -212,7 +212,7 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_warp_blocks_per_sm(
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
   if (row >= params.rows) return;  // by whole warps, and there is no barrier
 
-  const RowSource<Order> source{params.input + row * params.row_stride, params.cols, order};
+  const RowSource<Order, KeyFilter<Order>> source{params.input + row * params.row_stride, params.cols, order};
   Queue<Entry, kItems> queue(dynamic + warp * Queue<Entry, kItems>::kSharedBytes, params.k);
   typename KeyWord<typename Order::Bits>::type keys[kItems];
   source.sample(0, 1, keys);
@@ -372,7 +372,8 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItem
   unsigned char* const queue_memory = dynamic + warp * List::kSharedBytes;
   Entry* const list_memory = reinterpret_cast<Entry*>(dynamic);
 
-  const RowSource<Order> source{params.input + row * params.row_stride, params.cols, order};
+  const RowSource<Order, BoundFilter<Order>> source{params.input + row * params.row_stride, params.cols,
+                                                    order};
   List queue(queue_memory, params.k);
   Exchange<Bound, List> exchange(shared, state != nullptr ? &state->bound : nullptr, params.k, queue);
 
@@ -473,8 +474,8 @@ cudaError_t launch(const Config& config, const Params<typename Order::Bits, Inde
   }
   // Behind a kernel that zeroes the row's state; what came before that is done.
   const bool ahead = config.launches_ahead && config.blocks_per_row > 1;
-  return launch_kernel(ahead, kernel, blocks, static_cast<unsigned>(config.threads), shared_bytes, stream, params,
-                       order);
+  return launch_kernel(ahead, kernel, blocks, static_cast<unsigned>(config.threads), shared_bytes, stream,
+                       params, order);
 }
 
 // Calls visitor(index, items) with the index's type and the list's items a lane. Keys of 64 bits and indices

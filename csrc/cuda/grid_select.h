@@ -12,10 +12,10 @@ namespace gputopk::cuda::grid_select {
 inline constexpr int64_t kMaxK = 256;
 
 struct Config {
-  int blocks_per_row;  // 0: a warp takes a row
-  int threads;         // a block
-  int samplers;        // warps of a block that look at a sample first, 1 at least
-  bool thread_queues;  // a queue a lane instead of one a warp: float32 only, for the paper's ablation
+  int blocks_per_row;   // 0: a warp takes a row
+  int threads;          // a block
+  int samplers;         // warps of a block that look at a sample first, 1 at least
+  bool thread_queues;   // a queue a lane instead of one a warp: float32 only, for the paper's ablation
   bool launches_ahead;  // the GPU can start a kernel while the one before ends
 };
 

@@ -282,10 +282,9 @@ Split grid_split(const Problem& problem, const Device& device, int threads) {
   const int64_t tile = tile_elements(problem, threads);
   const double merging = static_cast<double>(problem.k) / tuning::kGridEntriesPerTile;  // a block's list
   return best_split(problem, tile, divide_up(problem.cols, tile), resident, [&](int64_t blocks) {
-                      return blocks == 1 ? tuning::kGridBlockOverheadTiles
-                                         : tuning::kGridSharedRowOverheadTiles +
-                                               merging * static_cast<double>(blocks);
-                    });
+    return blocks == 1 ? tuning::kGridBlockOverheadTiles
+                       : tuning::kGridSharedRowOverheadTiles + merging * static_cast<double>(blocks);
+  });
 }
 
 grid_select::Config grid_select_config(const Problem& problem, const Device& device,
@@ -336,14 +335,14 @@ Plan grid_select_plan(const Problem& problem, const Device& device, const GridSe
   return {problem, device, config, problem.sorted && !config.in_order};
 }
 
-// What `auto` goes by. AIR is taken where neither is true.
+// What `auto` goes by: GridSelect where it is ahead of both others, delegate where it is ahead of AIR.
 
 bool delegate_is_ahead(const Problem& problem) {
   const bool many_winners = problem.k >= tuning::kAutoManyWinners;
-  const int64_t elements = tuning::kAutoDelegateMinElements * (many_winners ? 2 : 1);
-  const int64_t cols_per_k = tuning::kAutoDelegateMinColsPerK * (many_winners ? 2 : 1);
+  const int64_t elements =
+      many_winners ? tuning::kAutoManyWinnersMinElements : tuning::kAutoDelegateMinElements;
   return problem.cols >= tuning::kAutoDelegateMinCols && problem.rows >= elements / problem.cols &&
-         problem.k <= problem.cols / cols_per_k;
+         problem.k <= problem.cols / tuning::kAutoDelegateMinColsPerK;
 }
 
 bool grid_select_is_ahead(const Problem& problem, const Device& device) {
@@ -351,19 +350,32 @@ bool grid_select_is_ahead(const Problem& problem, const Device& device) {
   const bool tiny = k <= tuning::kAutoTinyK, small = k <= tuning::kAutoSmallK;
   const bool a_row_an_sm = rows >= device.sm_count;
   const bool a_row_a_warp = rows >= int64_t{device.sm_count} * tuning::kGridWarpManyRowsPerSm;
-  if (dtype_bytes(problem.dtype) > 4) return false;  // its lists take twice the registers
+  const int bytes = dtype_bytes(problem.dtype);
+  if (bytes > 4) return false;  // its lists take twice the registers
+  if (cols >= tuning::kAutoVeryLongCols) {
+    if (!delegate_is_ahead(problem)) return tiny || (small && cols <= 2 * tuning::kAutoVeryLongCols);
+    if (bytes < 4) return tiny && rows <= tuning::kAutoFewNarrowElements / cols;
+    const bool many = rows >= tuning::kAutoManyRows && rows >= tuning::kAutoManyRowsElements / cols;
+    return tiny || (small && many);
+  }
+  const bool few_rows = rows <= tuning::kAutoFewRows;
+  if (cols >= tuning::kAutoListedCols && cols < 2 * tuning::kAutoLongCols && k > tuning::kAutoMostK &&
+      k <= tuning::kAutoBoundedK) {
+    return few_rows || a_row_an_sm;
+  }
   if (cols >= tuning::kAutoLongCols) {
-    const bool middling = cols < 4 * tuning::kAutoLongCols;
-    if (a_row_an_sm && middling) return k <= 2 * tuning::kAutoMostK;
-    return tiny || (small && middling && rows <= 16);
+    if (a_row_an_sm) return k <= tuning::kAutoMostListedK;
+    return small && (few_rows || cols >= 2 * tuning::kAutoLongCols);
   }
   if (k > tuning::kAutoMostK) return false;
-  if (cols >= tuning::kAutoMiddleCols) return a_row_a_warp || (a_row_an_sm && tiny);
-  // AIR does not put these in order itself.
-  if (problem.sorted && !small && a_row_an_sm) return cols <= 2 * tuning::kAutoShortCols;
-  if (a_row_a_warp) return small || (k <= 2 * tuning::kAutoSmallK && cols > tuning::kAutoShortCols / 4);
+  if (cols >= tuning::kAutoMiddleCols) return a_row_a_warp || (a_row_an_sm && small);
+  if (a_row_a_warp) {
+    if (k <= tuning::kAutoMostK / 2) return problem.sorted || small || cols > tuning::kAutoShortCols / 4;
+    return problem.sorted && (cols <= tuning::kAutoShortCols || cols >= tuning::kAutoFewWarpsCols);
+  }
   if (cols > tuning::kAutoShortCols) return false;
-  if (a_row_an_sm) return cols > tuning::kAutoShortCols / 4 ? small : tiny;
+  // AIR does not put these in order itself.
+  if (a_row_an_sm) return problem.sorted || (cols > tuning::kAutoShortCols / 4 ? small : tiny);
   return tiny && cols > tuning::kAutoShortCols / 8 && cols <= tuning::kAutoShortCols / 2;
 }
 
@@ -447,11 +459,8 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
 
 Algorithm choose(const Problem& problem, const Device& device) {
   if (problem.k == 0 || problem.rows == 0) return Algorithm::kAir;
-  const bool few_long_rows = problem.rows <= 8 && dtype_bytes(problem.dtype) >= 4;
-  if (delegate_is_ahead(problem) && !(few_long_rows && grid_select_is_ahead(problem, device))) {
-    return Algorithm::kDelegate;
-  }
-  return grid_select_is_ahead(problem, device) ? Algorithm::kGridSelect : Algorithm::kAir;
+  if (grid_select_is_ahead(problem, device)) return Algorithm::kGridSelect;
+  return delegate_is_ahead(problem) ? Algorithm::kDelegate : Algorithm::kAir;
 }
 
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {

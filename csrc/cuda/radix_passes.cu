@@ -96,15 +96,16 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
     }
     candidates.push(stays && stores, bits, index);
   };
-  // Whether winners or candidates can be among the row's elements [first, last).
+  // Where no digit has yet told where, the whole row is read.
+  const int64_t first_read = kIndexed ? step.first : 0, last_read = kIndexed ? step.last : params.cols;
+  // Whether winners or candidates can be among the elements [first, last) of what is read.
   [[maybe_unused]] const int chunk_shift = step.chunk_shift;
-  [[maybe_unused]] const int64_t first_wanted = step.first, last_wanted = step.last;
   const auto wanted = [&] {
     if constexpr (!kIndexed) {
-      return AllTiles{};  // no digit has yet told where
+      return AllTiles{};
     } else {
       return [=, chunks = &chunks[0]](int64_t first, int64_t last) {
-        if (chunk_shift == 0) return first < last_wanted && last > first_wanted;
+        if (chunk_shift == 0) return true;
         const uint64_t lowest =
             static_cast<uint64_t>(last_index - static_cast<Index>(last - 1)) >> chunk_shift;
         const uint64_t highest = static_cast<uint64_t>(last_index - static_cast<Index>(first)) >> chunk_shift;
@@ -116,7 +117,8 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
     }
   }();
 
-  const Bits* const input = params.input + row * params.row_stride;
+  const Bits* const input = params.input + row * params.row_stride + first_read;
+  const int64_t elements_read = last_read - first_read;
   [[maybe_unused]] const int index_padding = 32 - params.index_bits;
   // Reads the row. `distance(bits)` is of the key from the selection's least, and beyond `key_span` outside
   // it.
@@ -124,16 +126,20 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
     if (takes_all || stores) {
       // Few elements are in the selection: probe for them.
       visit_row<Reading::kOnce>(
-          input, params.cols, part, parts, wanted,
+          input, elements_read, part, parts, wanted,
           [&](const auto& elements, int64_t index, bool valid) {
             uint32_t chosen = 0;
 #pragma unroll
             for (int i = 0; i < elements.kElements; ++i) {
-              if (in_range(distance(elements[i]), static_cast<Index>(index + i))) chosen |= 1u << i;
+              if (in_range(distance(elements[i]), static_cast<Index>(first_read + index + i))) {
+                chosen |= 1u << i;
+              }
             }
             return valid ? chosen : 0;
           },
-          [&](Bits bits, int64_t index, bool chosen) { sort_out(bits, static_cast<Index>(index), chosen); });
+          [&](Bits bits, int64_t index, bool chosen) {
+            sort_out(bits, static_cast<Index>(first_read + index), chosen);
+          });
       return;
     }
     // Most elements may be candidates: count them as they are read, and choose the winners alone. A bin of
@@ -146,12 +152,12 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
              static_cast<Word>(key_span - candidate_span);
     };
     const auto push_winner = [&](Bits bits, int64_t index, bool chosen) {
-      winners.push(chosen, bits, static_cast<Index>(index));
+      winners.push(chosen, bits, static_cast<Index>(first_read + index));
     };
     if (!kIndexed && !digit.reaches_index()) {
       // The usual digit, in the fewest instructions: what is no candidate has a bin beyond the last.
       visit_row<Reading::kOnce>(
-          input, params.cols, part, parts, wanted,
+          input, elements_read, part, parts, wanted,
           [&](const auto& elements, int64_t, bool valid) {
             uint32_t chosen = 0;
 #pragma unroll
@@ -167,13 +173,13 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
       return;
     }
     visit_row<Reading::kOnce>(
-        input, params.cols, part, parts, wanted,
+        input, elements_read, part, parts, wanted,
         [&](const auto& elements, int64_t index, bool valid) {
           uint32_t chosen = 0;
 #pragma unroll
           for (int i = 0; i < elements.kElements; ++i) {
             const Word of_element = distance(elements[i]);
-            const Index reversed = static_cast<Index>(last_index - index - i);
+            const Index reversed = static_cast<Index>(last_index - first_read - index - i);
             bool stays = valid && of_element <= candidate_span;
             bool wins = valid && wins_by_key(of_element);
             if constexpr (kIndexed) {

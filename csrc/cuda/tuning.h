@@ -90,8 +90,8 @@ inline constexpr int kDelegateMinVectorsLog2 = 2;
 inline constexpr int kDelegateMaxVectorsLog2 = 12;
 // Digits of both selections: candidates are few, and a pass over them is mostly its bins.
 inline constexpr int kDelegateDigitBits = 12;
-// The first digit of candidates, of their own range, which is counted as they are stored: every block clears its
-// bins and adds them up, and the next digit is as cheap.
+// The first digit of candidates, of their own range, which is counted as they are stored: every block clears
+// its bins and adds them up, and the next digit is as cheap.
 inline constexpr int kDelegateCountBits = 10;
 // The most candidates that a row's last block selects from at once: 64 KB of them, 8192 of 4-byte dtypes.
 inline constexpr int kDelegateListBytes = 64 * 1024;
@@ -125,11 +125,12 @@ inline constexpr int kSampleMostDelegates = 4096;
 // then read twice more.
 inline constexpr double kSampleDeviations = 4.5;
 inline constexpr double kSampleExtraRank = 4;
-// Bits by which the candidates' range is taken to reach beyond the sample's best, which few winners may be in.
-inline constexpr int kSampleSpareBits = 2;
 // Tiles of 32 KB (1-byte dtypes: 16) that each block fetches into L2 while the bound is found: 4.7 TB/s for
 // some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
+// Bits by which the candidates' range is taken to reach beyond the sample's best, which few winners may be
+// in.
+inline constexpr int kSampleSpareBits = 2;
 // Room for candidates: for this share of the row, or for what a sorted row's bound lets in if that is more,
 // but never for more than the larger share.
 inline constexpr double kSampleBufferShare = 32;
@@ -217,18 +218,32 @@ inline constexpr int kGridTilesBetweenReads = 16;
 // Delegate, for rows so long, requests of so many elements, and so few winners to a row. From
 // kAutoManyWinners on its second selection takes passes, which more elements have to pay for.
 inline constexpr int64_t kAutoDelegateMinCols = 1 << 18;
-inline constexpr int64_t kAutoDelegateMinElements = 1 << 24;
-inline constexpr int64_t kAutoDelegateMinColsPerK = 128;
+inline constexpr int64_t kAutoDelegateMinElements = 1 << 22;
+inline constexpr int64_t kAutoManyWinnersMinElements = 1 << 24;
+inline constexpr int64_t kAutoDelegateMinColsPerK = 64;
 inline constexpr int64_t kAutoManyWinners = 2049;
-// GridSelect. A tiny k, which costs it next to nothing; a small one; and the most that lists in registers are
-// taken for, twice that where it keeps a list a block.
+// GridSelect. A tiny k, which costs it next to nothing; a small one; the most that lists in registers are
+// taken for; the most that it finds a first bound for by one tile's maxima, half of those; and the most that
+// it is taken for, where every SM has a long row.
 inline constexpr int64_t kAutoTinyK = 16;
 inline constexpr int64_t kAutoSmallK = 32;
 inline constexpr int64_t kAutoMostK = 128;
-// Rows that a warp each is enough for, rows that have one of few warps, and rows long enough for many blocks.
+inline constexpr int64_t kAutoBoundedK = 256;
+inline constexpr int64_t kAutoMostListedK = 512;
+// Rows that a warp each is enough for, rows that have one of few warps, rows of middling length, rows where a
+// list a block is ahead, rows long enough for many blocks, and longer than that.
 inline constexpr int64_t kAutoShortCols = 1024;
+inline constexpr int64_t kAutoFewWarpsCols = 8 * 1024;
 inline constexpr int64_t kAutoMiddleCols = 1 << 14;
+inline constexpr int64_t kAutoListedCols = 1 << 15;
 inline constexpr int64_t kAutoLongCols = 1 << 16;
+inline constexpr int64_t kAutoVeryLongCols = 1 << 18;
+// Few rows; very long rows, so many that one launch for all weighs more than delegate's better bound; and
+// what is so little of 1- and 2-byte dtypes that a launch does.
+inline constexpr int64_t kAutoFewRows = 16;
+inline constexpr int64_t kAutoManyRows = 64;
+inline constexpr int64_t kAutoManyRowsElements = 1 << 25;
+inline constexpr int64_t kAutoFewNarrowElements = 1 << 22;
 
 // ---- Ordering k winners (order_rows.cu) ----
 

@@ -121,6 +121,19 @@ def test_many_rows_are_answered_exactly(device, rows, cols):
 # Layouts.
 
 
+@pytest.mark.parametrize("algorithm", ["air", "grid_select", "delegate"])
+@pytest.mark.parametrize("cols", [3000, 40_001, 2**20 + 3], ids=str)
+def test_rows_of_one_value_with_and_without_gaps_are_answered_exactly(device, algorithm, cols):
+    """Without gaps the k-th index is known by counting; one gap, and it is not."""
+    tensor = inputs.make("all_equal", 6, cols, torch.float32, device)
+    tensor[1, 0] = tensor[2, 25] = tensor[3, cols // 2] = -5
+    tensor[4, ::2] = -5
+    tensor[5, 1::997] = 7
+    for k in (1, 2, 24, 25, 26, 30, min(cols // 100, 4000)):
+        for flags in FLAGS:
+            calls.check(tensor, k, algorithm=int(torch_topk.Algorithm[algorithm]), **flags)
+
+
 @pytest.mark.parametrize("offset", range(16))
 @pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.float16, torch.float32, torch.float64], ids=oracle.name_of

@@ -431,6 +431,28 @@ def test_a_long_row_with_nothing_but_peaks_or_pits_in_its_sample_is_answered_exa
         check(tensor, k, largest=False, sorted=False)
 
 
+@pytest.mark.parametrize("k", [1, 100, 5000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32], ids=oracle.name_of)
+def test_winners_far_beyond_the_sample_are_found(device, dtype, k):
+    """The digit by which candidates are counted as they are stored does not tell these apart."""
+    cols = 2**20 + 5
+    sample = delegate_model.sample_of(9, cols, k, dtype)
+    tensor = rows_at(0, 9, cols, dtype, device, "uniform")
+    if not dtype.is_floating_point:
+        tensor.remainder_(1000)
+    free = torch.ones(cols, dtype=torch.bool, device=device)
+    free[sample.places(head_of(tensor[0]), device).flatten()] = False
+    free = free.nonzero().flatten()
+    counts = [0, 1, k - 1, k, k + 1, 2 * k, LIST_BYTES // 8, sample.room // 2, sample.room + 1]
+    for row, count in enumerate(counts):
+        place = free[torch.randperm(len(free), device=device)[:count]]
+        tensor[row, place] = (2**30 + torch.randint(0, 50, (count,), device=device)).to(dtype)
+    for order in (True, False):
+        check(tensor, k, sorted=order)
+    tensor.neg_()
+    check(tensor, k, largest=False)
+
+
 # Any call.
 
 

@@ -49,6 +49,25 @@ def test_every_named_input_is_answered_exactly(device, dtype, rows, cols):
             check(tensor, k, **flags)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32], ids=oracle.name_of)
+@pytest.mark.parametrize("algorithm", ["air", "grid_select", "delegate"])
+def test_every_threshold_around_a_special_pattern_is_told_apart(device, dtype, algorithm):
+    """4-byte elements are compared by their bit patterns: around every power of two, zero, infinities, NaNs
+    of both signs, and the ends of the integers."""
+    near = torch.arange(-3, 4, device=device)
+    special = torch.cat([torch.tensor([0, 0x7F800000, 0x7FC00000, 2**31 - 1]), 2 ** torch.arange(31)])
+    patterns = (special.to(device)[:, None] + near).flatten() & 0x7FFFFFFF
+    patterns = torch.cat([patterns, patterns - 2**31]).to(torch.int32)
+    torch.manual_seed(0)
+    for cols in (len(patterns), 300_000):  # a warp or block a row, and many blocks
+        base = torch.full((8, cols), 0x40490FDB, dtype=torch.int32, device=device)
+        place = torch.rand(8, cols, device=device).topk(len(patterns)).indices
+        tensor = base.scatter_(1, place, patterns.expand(8, -1)).view(dtype)
+        for k, flags in itertools.product((1, 7, 60, 200, 256), FLAGS):
+            if algorithm != "delegate" or cols > 64 * 256:
+                calls.check(tensor, k, algorithm=int(torch_topk.Algorithm[algorithm]), **flags)
+
+
 @DTYPES
 def test_small_cases_agree_with_the_oracle_itself(device, dtype):
     """The device check is proven elsewhere; this leans on NumPy alone."""

@@ -94,7 +94,7 @@ def test_rows_beyond_2_31_elements_are_planned():
 
 def blocks_a_row(*shape: int, dtype: torch.dtype = torch.float32) -> int:
     """1 where the plan holds the row in one block."""
-    text = plan(meta(*shape, dtype=dtype), 1)
+    text = plan(meta(*shape, dtype=dtype), 1, algorithm=AIR)
     found = re.search(r"(one|\d+) blocks? a row", text)
     assert found, text
     return 1 if found[1] == "one" else int(found[1])
@@ -384,17 +384,24 @@ def test_reranking_plans_of_empty_outputs_are_none():
         (1, 1 << 24, 256, "delegate"),
         (100, 1 << 20, 256, "delegate"),
         (64, 1 << 18, 2048, "delegate"),
-        (1, 1 << 22, 2048, "air"),  # the launches weigh more than a read
-        (64, 1 << 19, 4096, "air"),  # too many winners for the row
-        (1, 1 << 28, 1 << 22, "air"),
+        (1, 1 << 22, 2048, "delegate"),
+        (64, 1 << 19, 4096, "delegate"),
+        (1, 1 << 28, 1 << 22, "delegate"),
+        (1, 1 << 21, 2048, "air"),  # the launches weigh more than a read
+        (64, 1 << 18, 8192, "air"),  # too many winners for the row
+        (1, 1 << 23, 1 << 13, "air"),
         (1, 1 << 26, 8, "grid_select"),
         (10_000, 1000, 10, "grid_select"),
         (8192, 256, 8, "grid_select"),
         (16_384, 1 << 14, 32, "grid_select"),
         (256, 1 << 17, 100, "grid_select"),
-        (256, 1 << 17, 257, "air"),
+        (256, 1 << 17, 512, "grid_select"),
+        (256, 1 << 17, 513, "air"),
+        (100, 1 << 20, 32, "grid_select"),
+        (100, 1 << 20, 33, "delegate"),
         (10_000, 1000, 100, "air"),
-        (1, 1 << 15, 256, "air"),
+        (1, 1 << 15, 256, "grid_select"),
+        (1, 1 << 15, 257, "air"),
         (100, 1 << 15, 2048, "air"),
     ],
 )

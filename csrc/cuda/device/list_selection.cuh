@@ -53,9 +53,9 @@ __device__ void find_key_range(int count, ListSelectionScratch<Word>& scratch, L
 
 // Resolves digits of the selection's candidates, which differ in so many bits, until no more than `slack` of
 // them are more than is owed: what reaches the bound that is returned are the winners and those. entry(i) is
-// number i of `count` in a list in shared memory; no two are equal, and it may have others than the candidates.
-// `histogram` has 2^digit_bits bins, blockDim.x * kBinsPerThread at most. Called by all threads of a block; the
-// same in all.
+// number i of `count` in a list in shared memory; no two are equal, and it may have others than the
+// candidates. `histogram` has 2^digit_bits bins, blockDim.x * kBinsPerThread at most. Called by all threads
+// of a block; the same in all.
 template <class Word, class Index, class Entry>
 __device__ ExtendedKey<Word, Index> narrow_in_list(int count, Selection<Word, Index> selection,
                                                    uint64_t slack, int digit_bits, int key_bits,

@@ -10,9 +10,10 @@
 
 namespace gputopk::cuda {
 
-// Says of a vector of 1- or 2-byte elements that it may hold one whose key is `least` or more. No such element
-// is passed over; a NaN may be taken for one. Patterns of the wanted keys are the greatest of their width, as signed numbers,
-// as unsigned ones, or both, once some bits are cleared and some flipped: so the greatest of a vector decide.
+// Says of a vector of 1- or 2-byte elements that it may hold one whose key is `least` or more. No such
+// element is passed over; a NaN may be taken for one. Patterns of the wanted keys are the greatest of their
+// width, as signed numbers, as unsigned ones, or both, once some bits are cleared and some flipped: so the
+// greatest of a vector decide.
 template <class Bits>
 class PatternFilter {
   static_assert(sizeof(Bits) <= 2, "compared two at a time");
@@ -98,9 +99,9 @@ class PatternFilter {
   uint32_t unsigned_limit_;
 };
 
-// Tells 32-bit elements whose key is `least` or more by their bit patterns, in half the instructions that a key
-// takes. Before the order's flip, such patterns are those of one interval and those above another; after it, all
-// others.
+// Tells 32-bit elements whose key is `least` or more by their bit patterns, in half the instructions that a
+// key takes. Before the order's flip, such patterns are those of one interval and those above another; after
+// it, all others.
 template <class Order>
 class PatternRange {
   static_assert(sizeof(typename Order::Bits) == 4, "compared as words");
@@ -152,9 +153,9 @@ class PatternRange {
   uint32_t told_;  // 0: none
 };
 
-// What may reach a bound, an extended key: raise(key, behind) for each tile, then probe() for a bit for each of
-// some of its elements. `key`: the bound's; `behind`: the elements lie behind its index, so that its key alone
-// does not do.
+// What may reach a bound, an extended key: raise(key, behind) for each tile, then probe() for a bit for each
+// of some of its elements. `key`: the bound's; `behind`: the elements lie behind its index, so that its key
+// alone does not do.
 
 // By each element.
 template <class Order>

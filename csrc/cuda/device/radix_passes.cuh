@@ -26,8 +26,9 @@ inline constexpr int64_t kMostChunks = int64_t{1} << tuning::kAirMaxDigitBits;
 template <class Word, class Index>
 struct Step {
   Selection<Word, Index> selection;
-  // Where in the row winners and candidates can be: in [first, last), or, if chunk_shift is not 0, in those
-  // chunks of 2^chunk_shift elements, from the row's end, whose bit is set in the row's chunks.
+  // Where in the row winners and candidates can be: in [first, last); and, if chunk_shift is not 0, which is
+  // for whole rows, in those chunks of 2^chunk_shift elements, from the row's end, whose bit is set in the
+  // row's chunks.
   int64_t first, last;
   int chunk_shift;
   uint64_t stored;  // entries in the buffer that this pass reads; 0: it reads the row
@@ -120,13 +121,13 @@ struct RadixPasses {
   __device__ void begin(RowState<Word, Index>& state, int pass) const {
     const Step<Word, Index>& step = state.steps[pass % 2];
     if (step.takes_all) state.begin(pass + 1, kNoPass);
-    uint64_t count = static_cast<uint64_t>(blocks_per_row);
-    if (step.stored > 0) {
-      // A short buffer is not spread over blocks that only come and go, nor over more than there are.
-      constexpr uint64_t kStoredPerPart = tuning::kAirThreads * 2;
-      const int blocks = likely_passes > 0 ? blocks_per_row : other_blocks_per_row();
-      count = min((step.stored + kStoredPerPart - 1) / kStoredPerPart, static_cast<uint64_t>(blocks));
-    }
+    // What is short is not spread over blocks that only come and go, nor over more than there are.
+    constexpr uint64_t kStoredPerPart = tuning::kAirThreads * 2;
+    constexpr uint64_t kReadPerPart = tuning::kAirThreads * kUnroll<Bits> * kPerVector<Bits>;
+    const uint64_t read = step.stored > 0 ? step.stored : static_cast<uint64_t>(step.last - step.first);
+    const uint64_t per_part = step.stored > 0 ? kStoredPerPart : kReadPerPart;
+    const int blocks = step.stored == 0 || likely_passes > 0 ? blocks_per_row : other_blocks_per_row();
+    const uint64_t count = min((read + per_part - 1) / per_part, static_cast<uint64_t>(blocks));
     state.begin(pass, static_cast<uint32_t>(count));
   }
 
@@ -228,12 +229,17 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   next.source = now.stores ? 1 - now.source : now.source;
   selection.narrow(digit, target.digit, target.highest, target.above, target.count);
   if (pass == 0) selection.top = Selection<Word, Index>::highest();
+  // Passes before the index is reached do not look at it.
+  if (params.early_stop && digit.reaches_index()) {
+    selection.settle_dense(static_cast<Index>(params.cols - 1));
+  }
   next.selection = selection;
   next.takes_all = selection.takes_all() && (params.early_stop || pass == params.digits());
   if (next.takes_all) state.bound = selection.low;
   state.buffered = 0;
-  // What the next pass need read: by chunks; then, the key being settled, a range of indices.
-  next.chunk_shift = by_chunk ? digit.index_shift : 0;
+  // What the next pass need read: the key being settled, a range of indices; else, or if that is long, by
+  // chunks.
+  next.chunk_shift = 0;
   next.first = 0;
   next.last = params.cols;
   if (digit.reaches_index() && selection.low.key == selection.top.key) {
@@ -244,6 +250,11 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   }
   // To store what is most of a short read saves nothing.
   const uint64_t read = next.stored > 0 ? next.stored : static_cast<uint64_t>(next.last - next.first);
+  if (by_chunk && next.last - next.first > int64_t{1} << digit.index_shift) {
+    next.chunk_shift = digit.index_shift;
+    next.first = 0;
+    next.last = params.cols;
+  }
   next.stores = !next.takes_all &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
                 (!params.adaptive || selection.candidates <= read / 2);

@@ -107,6 +107,16 @@ struct Selection {
     candidates = count;
   }
 
+  // Where the candidates are all the elements in their range of indices, as in a row of one value, the
+  // winners among them are the last ones of that range, which no digit need find.
+  __device__ void settle_dense(Index last_index) {
+    if (low.key != split.key) return;
+    const Index greatest = split.reversed < last_index ? split.reversed : last_index;
+    if (candidates != static_cast<uint64_t>(static_cast<Index>(greatest - low.reversed)) + 1) return;
+    low.reversed = static_cast<Index>(greatest - static_cast<Index>(owed - 1));
+    candidates = owed;
+  }
+
  private:
   // `low` with this digit, and every bit below it cleared or set. Digits count from `low`, which need not be
   // a multiple of their range: so they are added, and what a range has beyond the greatest number is cut off.

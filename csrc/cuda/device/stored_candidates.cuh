@@ -38,7 +38,8 @@ inline constexpr size_t kStoreBytes = kCountBytes<Index> + kStageBytes;
 // what CandidateStore has beyond.
 template <class Bits, class Index>
 inline constexpr int kStagedCandidates =
-    static_cast<int>(kStageBytes / (tuning::kAirThreads / 32) / (sizeof(Bits) + sizeof(Index)) / 16 * 16) - 32;
+    static_cast<int>(kStageBytes / (tuning::kAirThreads / 32) / (sizeof(Bits) + sizeof(Index)) / 16 * 16) -
+    32;
 
 // How candidates, which all reach a bound, are told apart while they are stored: by the first digit of what
 // they are above it.
@@ -50,8 +51,8 @@ struct CandidateRange {
   int key_bits, index_bits;  // of the distance from `low`; what is more is beyond the digit
   Digit digit;
 
-  // The digit is of the range from the bound to a key `greatest`, and 2^spare_bits times as far; or, if that is
-  // the bound's own key, of the index.
+  // The digit is of the range from the bound to a key `greatest`, and 2^spare_bits times as far; or, if that
+  // is the bound's own key, of the index.
   template <class Bits>
   __device__ static CandidateRange of(const RadixPasses<Bits, Index>& params, const Extended& bound,
                                       Word greatest, int spare_bits) {
@@ -166,8 +167,8 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
-// Writes out what the block's warps still have staged, and adds what they have counted to the row's counts. By
-// all threads.
+// Writes out what the block's warps still have staged, and adds what they have counted to the row's counts.
+// By all threads.
 template <class Store, class Bits, class Index>
 __device__ void finish_store(const RadixPasses<Bits, Index>& params, int64_t row, Store& store,
                              const uint32_t* histogram, int bins) {
