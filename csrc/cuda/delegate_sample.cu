@@ -5,9 +5,8 @@
 //   1. Lines of 128 bytes, one at random in each of as many strata of the row, are read. Of every group of
 //      lanes the best element is a delegate. The row's last block finds the delegate of a certain rank, the
 //      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
-//   2. The row is read, and the elements that reach the bound are stored and counted by a first digit of
-//   their
-//      own range.
+//   2. The row is read, and the elements that reach the bound are stored, and counted by a first digit of
+//      their own range.
 //   3. Few candidates are selected from by the row's last block, many by radix passes.
 // The bound is an extended key (key, reversed index), and no two elements share one: how many reach it is a
 // matter of ranks, not of values. Shuffled rows, crowded or not, store little more than k. In sorted and

@@ -154,7 +154,8 @@ struct RowSource {
 
   // visit(entry, chosen) sees the team's entries above threshold(), which may rise; first(entry, chosen) sees
   // those that lie outside of vectors, fewer than 32, before. Both by whole warps, and so is each_tile().
-  template <class Pack, class Team, class Threshold, class First, class Visit, class EachTile>
+  template <class Pack, class Team, Reading kReading, class Threshold, class First, class Visit,
+            class EachTile>
   __device__ __forceinline__ void visit(int part, int parts, Threshold&& threshold, First&& first,
                                         Visit&& visit, EachTile&& each_tile) const {
     using Index = decltype(Pack::index(threshold()));
@@ -174,7 +175,7 @@ struct RowSource {
         first(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
       });
     }
-    visit_tiles<Reading::kOnceAhead, Team, /*kEnds=*/false>(
+    visit_tiles<kReading, Team, /*kEnds=*/false>(
         row, cols, part, parts, AllTiles{}, probe,
         [&](Bits bits, int64_t index, bool chosen) {
           visit(Pack::pack(order(bits), static_cast<Index>(index)), chosen);
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_warp_blocks_per_sm(
   source.sample(0, 1, keys);
   sort_warp</*kDescending=*/true>(keys);
   queue.raise(Pack::below(value_at(keys, params.k - 1)));
-  source.template visit<Pack, WarpTeam>(
+  source.template visit<Pack, WarpTeam, Reading::kOnce>(
       0, 1, [&] { return queue.threshold(); },
       [&](Entry entry, bool chosen) { queue.push_first(chosen, entry); },
       [&](Entry entry, bool chosen) { queue.push(chosen, entry); }, [] {});
@@ -401,7 +402,7 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItem
   exchange.offer(sampled);
 
   // Steps 2 and 3.
-  source.template visit<Pack, BlockTeam>(
+  source.template visit<Pack, BlockTeam, Reading::kOnceAhead>(
       part, params.blocks_per_row, [&] { return queue.threshold(); },
       [&](Entry entry, bool chosen) { queue.push_first(chosen, entry); },
       [&](Entry entry, bool chosen) {

@@ -24,13 +24,15 @@ struct Split {
 
 // The split that ends first when `resident` blocks run at a time, in waves over the GPU, each as long as its
 // tiles and overhead(blocks), in tiles. Of at most `most` blocks a row, which then differ by one tile at
-// most.
+// most, and in a few waves: more would be no more even.
 template <class Overhead>
 Split best_split(const Problem& problem, int64_t tile, int64_t most, int64_t resident,
                  const Overhead& overhead) {
+  constexpr int64_t kMostWaves = 8;
   const int64_t tiles = divide_up(problem.cols, tile);
+  most = std::min({most, resident, kMostWaves * resident / std::max<int64_t>(1, problem.rows)});
   Split best{1, 0};
-  for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, std::min(most, resident)); ++blocks) {
+  for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, most); ++blocks) {
     const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
     const double cost = waves * (static_cast<double>(divide_up(tiles, blocks)) + overhead(blocks));
     if (blocks == 1 || cost < best.cost) best = {static_cast<int>(blocks), cost};
@@ -305,12 +307,15 @@ grid_select::Config grid_select_config(const Problem& problem, const Device& dev
     }
     return config;
   }
-  // Smaller blocks where they divide rows more evenly. With as many warps an SM, a tile takes as long.
+  // Where a row has few blocks, smaller ones may divide rows more evenly. With as many warps an SM, a tile
+  // takes as long.
   Split split = grid_split(problem, device, config.threads);
   const int per_sm = grid_blocks_per_sm(problem, tuning::kGridThreads) * tuning::kGridThreads;
+  const bool few_blocks = problem.rows >= device.sm_count / tuning::kGridEvenBlocksPerSm;
   for (int threads : tuning::kGridSmallerThreads) {
+    if (study.threads > 0 || !few_blocks || per_sm % threads != 0) continue;
     const Split other = grid_split(problem, device, threads);
-    if (study.threads > 0 || per_sm % threads != 0 || other.cost >= split.cost) continue;
+    if (other.cost >= split.cost) continue;
     config.threads = threads;
     split = other;
   }

@@ -128,8 +128,7 @@ inline constexpr double kSampleExtraRank = 4;
 // Tiles of 32 KB (1-byte dtypes: 16) that each block fetches into L2 while the bound is found: 4.7 TB/s for
 // some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
-// Bits by which the candidates' range is taken to reach beyond the sample's best, which few winners may be
-// in.
+// Bits by which the candidates' range is taken to reach beyond the sample's best: few winners may be in it.
 inline constexpr int kSampleSpareBits = 2;
 // Room for candidates: for this share of the row, or for what a sorted row's bound lets in if that is more,
 // but never for more than the larger share.
@@ -189,7 +188,9 @@ inline constexpr uint32_t kGridListTilePrime = 2654435761u;
 // Blocks of 8 warps, as many an SM as leave registers for the list, of so many entries a lane, and two tiles
 // of loads: 80 a thread, or 128. The loads in flight are 48 KB an SM, or 32 KB.
 inline constexpr int kGridThreads = 256;
+// Smaller ones, for so many rows that a row has no more than some twenty.
 inline constexpr int kGridSmallerThreads[] = {192, 128};
+inline constexpr int kGridEvenBlocksPerSm = 8;
 constexpr int grid_blocks_per_sm(int list_items) { return list_items <= 2 ? 3 : 2; }
 // A warp a row: with the smallest list 64 registers do, and rows that are short and many want warps.
 constexpr int grid_warp_blocks_per_sm(int list_items) {

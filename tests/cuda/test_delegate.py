@@ -453,6 +453,26 @@ def test_winners_far_beyond_the_sample_are_found(device, dtype, k):
     check(tensor, k, largest=False)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int32, torch.float64], ids=oracle.name_of)
+def test_more_ties_with_the_bound_than_there_is_room_for_are_answered_exactly(device, dtype):
+    """Rows like those behind a ReLU, with a bound of zero: of the zeros that tie with it, some are stored, or
+    counted, and some are not."""
+    cols, k = 2**20, 2**16
+    tensor = inputs.make("uniform", 13, cols, torch.float64, device)
+    order = torch.rand(13, cols, device=device).argsort(1)
+    for row in range(13):
+        tensor[row] = torch.arange(cols, device=device).sub(cols)
+        tensor[row, order[row, : k - 500 * row - 10]] = (
+            1 + torch.rand(k - 500 * row - 10, device=device, dtype=torch.float64).mul(2**20).floor()
+        )
+        tensor[row, order[row, k : k + 50_000 * (row + 1)]] = 0
+    tensor = tensor.to(dtype)
+    for numbers in ({}, {"beta": 1}, {"beta": 2}):
+        oracle.assert_topk_on_device(study(tensor, k, True, False, **numbers), tensor, k, sorted=False)
+    check(tensor, k // 64)
+    check(tensor.neg(), k, largest=False)
+
+
 # Any call.
 
 

@@ -197,9 +197,10 @@ class KeyFilter<KeyOrder<uint32_t, kFloating>> {
 
   __device__ void raise(uint32_t key, bool behind) {
     const uint32_t least = key + (behind ? 1 : 0);
-    if (least == least_) return;
+    const bool none = behind && least == 0;
+    if (least == least_ && !none) return;
     least_ = least;
-    range_ = PatternRange<Order>(order_, least, /*none=*/behind && least == 0);
+    range_ = PatternRange<Order>(order_, least, none);
   }
 
   template <class Elements>

@@ -230,11 +230,14 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   selection.narrow(digit, target.digit, target.highest, target.above, target.count);
   if (pass == 0) selection.top = Selection<Word, Index>::highest();
   // Passes before the index is reached do not look at it.
-  if (params.early_stop && digit.reaches_index()) {
-    selection.settle_dense(static_cast<Index>(params.cols - 1));
-  }
+  const bool dense = params.early_stop && digit.reaches_index() &&
+                     selection.settle_dense(static_cast<Index>(params.cols - 1));
+  // Of a row that is read because not all was stored, elements that tie with the bound and do not reach it
+  // are among the candidates too, uncounted.
+  const bool counted = pass > 0 || now.stores;
   next.selection = selection;
-  next.takes_all = selection.takes_all() && (params.early_stop || pass == params.digits());
+  next.takes_all =
+      dense || (counted && selection.takes_all() && (params.early_stop || pass == params.digits()));
   if (next.takes_all) state.bound = selection.low;
   state.buffered = 0;
   // What the next pass need read: the key being settled, a range of indices; else, or if that is long, by
@@ -255,7 +258,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
     next.first = 0;
     next.last = params.cols;
   }
-  next.stores = !next.takes_all &&
+  next.stores = counted && !next.takes_all &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
                 (!params.adaptive || selection.candidates <= read / 2);
   params.begin(state, pass + 1);

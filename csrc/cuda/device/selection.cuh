@@ -108,13 +108,14 @@ struct Selection {
   }
 
   // Where the candidates are all the elements in their range of indices, as in a row of one value, the
-  // winners among them are the last ones of that range, which no digit need find.
-  __device__ void settle_dense(Index last_index) {
-    if (low.key != split.key) return;
+  // winners among them are the last ones of that range, which no digit need find. True if it is so.
+  __device__ bool settle_dense(Index last_index) {
+    if (low.key != split.key) return false;
     const Index greatest = split.reversed < last_index ? split.reversed : last_index;
-    if (candidates != static_cast<uint64_t>(static_cast<Index>(greatest - low.reversed)) + 1) return;
+    if (candidates != static_cast<uint64_t>(static_cast<Index>(greatest - low.reversed)) + 1) return false;
     low.reversed = static_cast<Index>(greatest - static_cast<Index>(owed - 1));
     candidates = owed;
+    return true;
   }
 
  private:
