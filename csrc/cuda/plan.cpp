@@ -363,14 +363,10 @@ bool grid_select_is_ahead(const Problem& problem, const Device& device) {
     const bool many = rows >= tuning::kAutoManyRows && rows >= tuning::kAutoManyRowsElements / cols;
     return tiny || (small && many);
   }
-  const bool few_rows = rows <= tuning::kAutoFewRows;
-  if (cols >= tuning::kAutoListedCols && cols < 2 * tuning::kAutoLongCols && k > tuning::kAutoMostK &&
-      k <= tuning::kAutoBoundedK) {
-    return few_rows || a_row_an_sm;
-  }
   if (cols >= tuning::kAutoLongCols) {
-    if (a_row_an_sm) return k <= tuning::kAutoMostListedK;
-    return small && (few_rows || cols >= 2 * tuning::kAutoLongCols);
+    // With more winners, ascending rows are slow in a list a block.
+    if (a_row_an_sm) return k <= 2 * tuning::kAutoMostK;
+    return small && (rows <= tuning::kAutoFewRows || cols >= 2 * tuning::kAutoLongCols);
   }
   if (k > tuning::kAutoMostK) return false;
   if (cols >= tuning::kAutoMiddleCols) return a_row_a_warp || (a_row_an_sm && small);

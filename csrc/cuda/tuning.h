@@ -223,20 +223,16 @@ inline constexpr int64_t kAutoDelegateMinElements = 1 << 22;
 inline constexpr int64_t kAutoManyWinnersMinElements = 1 << 24;
 inline constexpr int64_t kAutoDelegateMinColsPerK = 64;
 inline constexpr int64_t kAutoManyWinners = 2049;
-// GridSelect. A tiny k, which costs it next to nothing; a small one; the most that lists in registers are
-// taken for; the most that it finds a first bound for by one tile's maxima, half of those; and the most that
-// it is taken for, where every SM has a long row.
+// GridSelect. A tiny k, which costs it next to nothing; a small one; and the most that lists in registers are
+// taken for, twice that where it keeps a list a block.
 inline constexpr int64_t kAutoTinyK = 16;
 inline constexpr int64_t kAutoSmallK = 32;
 inline constexpr int64_t kAutoMostK = 128;
-inline constexpr int64_t kAutoBoundedK = 256;
-inline constexpr int64_t kAutoMostListedK = 512;
-// Rows that a warp each is enough for, rows that have one of few warps, rows of middling length, rows where a
-// list a block is ahead, rows long enough for many blocks, and longer than that.
+// Rows that a warp each is enough for, rows that have one of few warps, rows of middling length, rows long
+// enough for many blocks, and longer than that.
 inline constexpr int64_t kAutoShortCols = 1024;
 inline constexpr int64_t kAutoFewWarpsCols = 8 * 1024;
 inline constexpr int64_t kAutoMiddleCols = 1 << 14;
-inline constexpr int64_t kAutoListedCols = 1 << 15;
 inline constexpr int64_t kAutoLongCols = 1 << 16;
 inline constexpr int64_t kAutoVeryLongCols = 1 << 18;
 // Few rows; very long rows, so many that one launch for all weighs more than delegate's better bound; and
