@@ -77,7 +77,7 @@ class Sample:
     def places(self, head: int = 0, device: torch.device | str = "cpu") -> torch.Tensor:
         """[delegates, n]: of each delegate, the elements that it is the best of. `head`: elements of the row
         before the first that is 16-byte aligned."""
-        per_vector, line_vectors = 16 // self.dtype.itemsize, 8
+        per_vector, line_vectors = 16 // self.dtype.itemsize, tuning.number("kSampleLineVectors")
         octets = self.blocks * (tuning.number("kAirThreads") // line_vectors)
         strata = octets * tuning.number("kSampleLines")
         lines = (self.cols // per_vector - 1) // line_vectors
@@ -85,8 +85,9 @@ class Sample:
         number = torch.arange(strata, dtype=torch.int64, device=device)
         first, following = (number * width) >> 16, ((number + 1) * width) >> 16
         line = first + ((_scrambled(number) * (following - first)) >> 32)
-        # A warp's four octets, and a lane's lines, lie far apart. [line of a lane, octet, lane, element]
-        line = line.view(-1, 4, octets // 4).transpose(1, 2).reshape(-1, octets, 1, 1)
+        # A warp's octets, and a lane's lines, lie far apart. [line of a lane, octet, lane, element]
+        of_warp = 32 // line_vectors
+        line = line.view(-1, of_warp, octets // of_warp).transpose(1, 2).reshape(-1, octets, 1, 1)
         at = line * line_vectors + torch.arange(line_vectors, device=device).view(-1, 1)
         element = head + at * per_vector + torch.arange(per_vector, device=device)
         return element.permute(1, 2, 0, 3).reshape(self.delegates, -1)
@@ -120,7 +121,9 @@ def sample_of(rows: int, cols: int, k: int, dtype: torch.dtype) -> Sample:
         group *= 2
     delegates = blocks * threads // group
     rank = int(min(winners + spare, delegates))
-    of_neighbours = rank * cols * min(group, 8) / (tuning.number("kSampleLines") * blocks * threads)
+    parts = tuning.number("kSampleLines") * blocks * threads / min(group, tuning.number("kSampleLineVectors"))
+    of_neighbours = rank * cols / parts
     room = max(4 * k, cols / tuning.number("kSampleBufferShare"), 1.25 * of_neighbours)
-    room = min(room, 32 * of_neighbours, cols / tuning.number("kSampleMostBufferShare"))
+    most = tuning.number("kSampleMostNeighbours") * of_neighbours
+    room = min(room, most, cols / tuning.number("kSampleMostBufferShare"))
     return Sample(cols, dtype, blocks, group, rank, min(cols, max(int(room), 2 * k)))

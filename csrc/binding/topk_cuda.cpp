@@ -120,9 +120,8 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
         k);
   const bool in_registers = form == 0 ? k <= 256 : form == 1;
   const int64_t least_threads = in_registers ? 32 : 64, most_threads = in_registers ? 256 : 512;
-  const bool power = threads > 0 && (threads & (threads - 1)) == 0;
-  const bool whole = power || (in_registers && threads % 32 == 0);
-  check(threads == 0 || (whole && threads >= least_threads && threads <= most_threads),
+  const bool suits = in_registers ? threads % 32 == 0 : (threads & (threads - 1)) == 0;
+  check(threads == 0 || (suits && threads >= least_threads && threads <= most_threads),
         "gputopk::_grid_select: threads must be ", in_registers ? "a multiple of 32" : "a power of two",
         " in [", least_threads, ", ", most_threads, "], or 0, but is ", threads);
   check(in_registers || (blocks >= 0 && !thread_queues),

@@ -25,7 +25,6 @@
 
 #include "cuda/delegate.h"
 
-#include <algorithm>
 #include <atomic>
 
 #include "core/key_order.h"

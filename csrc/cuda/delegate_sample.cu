@@ -38,9 +38,9 @@ namespace gputopk::cuda::delegate_sample {
 namespace {
 
 using tuning::kAirThreads;
-constexpr int kLineVectors = 8;               // 128 bytes, which an octet of lanes reads
-constexpr int kOctets = 32 / kLineVectors;    // of a warp
-constexpr int kLines = tuning::kSampleLines;  // in flight a lane, a vector of each
+constexpr int kLineVectors = tuning::kSampleLineVectors;  // an octet of lanes reads them
+constexpr int kOctets = 32 / kLineVectors;                // of a warp
+constexpr int kLines = tuning::kSampleLines;              // in flight a lane, a vector of each
 
 template <class Bits, class Index>
 struct Sample {
@@ -122,8 +122,8 @@ __global__ void __launch_bounds__(kAirThreads)
     local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
     return local[i].key;
   });
+  // A rank near the one asked for will do.
   const Extended bound =
-      // A rank near the one asked for will do.
       bound_in_list<Word, Index>(sample.delegates, static_cast<uint64_t>(sample.rank),
                                  /*slack=*/static_cast<uint64_t>(sample.rank / 4), params.index_bits,
                                  kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });

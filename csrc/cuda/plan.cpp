@@ -28,9 +28,8 @@ struct Split {
 template <class Overhead>
 Split best_split(const Problem& problem, int64_t tile, int64_t most, int64_t resident,
                  const Overhead& overhead) {
-  constexpr int64_t kMostWaves = 8;
   const int64_t tiles = divide_up(problem.cols, tile);
-  most = std::min({most, resident, kMostWaves * resident / std::max<int64_t>(1, problem.rows)});
+  most = std::min({most, resident, tuning::kMostWaves * resident / std::max<int64_t>(1, problem.rows)});
   Split best{1, 0};
   for (int64_t blocks = 1; blocks <= std::max<int64_t>(1, most); ++blocks) {
     const double waves = static_cast<double>(divide_up(problem.rows * blocks, resident));
@@ -191,10 +190,11 @@ delegate_sample::Config delegate_sample_config(const Problem& problem, const Dev
   config.likely_passes = likely_delegate_passes(problem, candidates);
   // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
   // all that lie between a line, or its part of it, and the next one.
-  const double parts = double{tuning::kSampleLines} * threads / std::min(group, 8);
+  const double parts = double{tuning::kSampleLines} * threads / std::min(group, tuning::kSampleLineVectors);
   const double of_neighbours = config.rank * cols / parts;
-  const double room = std::min(std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
-                               std::min(32 * of_neighbours, cols / tuning::kSampleMostBufferShare));
+  const double room = std::min(
+      std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
+      std::min(tuning::kSampleMostNeighbours * of_neighbours, cols / tuning::kSampleMostBufferShare));
   config.buffer = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
   config.launches_ahead = device.compute_capability >= 90;
   return config;
@@ -311,7 +311,7 @@ grid_select::Config grid_select_config(const Problem& problem, const Device& dev
   // takes as long.
   Split split = grid_split(problem, device, config.threads);
   const int per_sm = grid_blocks_per_sm(problem, tuning::kGridThreads) * tuning::kGridThreads;
-  const bool few_blocks = problem.rows >= device.sm_count / tuning::kGridEvenBlocksPerSm;
+  const bool few_blocks = problem.rows >= device.sm_count / tuning::kGridEvenSmsPerRow;
   for (int threads : tuning::kGridSmallerThreads) {
     if (study.threads > 0 || !few_blocks || per_sm % threads != 0) continue;
     const Split other = grid_split(problem, device, threads);

@@ -11,6 +11,12 @@ namespace gputopk::cuda::tuning {
 // 16-byte loads in flight a thread: as many as a 32-bit mask has elements for.
 constexpr int loads_in_flight(int element_bytes) { return element_bytes == 1 ? 2 : 4; }
 
+// ---- Dividing rows among blocks (plan.cpp) ----
+
+// Blocks of a row are no more than fill the GPU so many times with those of all rows: a wave is then a small
+// part of the whole, and more would be no more even.
+inline constexpr int64_t kMostWaves = 8;
+
 // ---- AIR over many blocks (air.cu) ----
 
 // 512 threads, two blocks an SM: 64 registers a thread, and 64 KB of loads in flight an SM, twice what
@@ -107,8 +113,9 @@ inline constexpr int64_t kDelegateMinBufferShare = 8;
 // take.
 inline constexpr int64_t kSampleMinCols = 1 << 18;
 inline constexpr int64_t kSampleMinColsPerK = 64;
-// Lines that a lane has in flight, a vector of each.
+// Lines that a lane has in flight, a vector of each; and the vectors of a line, 128 bytes.
 inline constexpr int kSampleLines = 4;
+inline constexpr int kSampleLineVectors = 8;
 // The sample is this share of the row at most, and of so many blocks in all, 8 MB, a few microseconds: but a
 // block a row at least.
 inline constexpr double kSampleShare = 64;
@@ -131,9 +138,10 @@ inline constexpr int kSamplePrefetchTiles = 4;
 // Bits by which the candidates' range is taken to reach beyond the sample's best: few winners may be in it.
 inline constexpr int kSampleSpareBits = 2;
 // Room for candidates: for this share of the row, or for what a sorted row's bound lets in if that is more,
-// but never for more than the larger share.
+// but never for more than the larger share, nor so many times what a sorted row's bound lets in.
 inline constexpr double kSampleBufferShare = 32;
 inline constexpr double kSampleMostBufferShare = 8;
+inline constexpr double kSampleMostNeighbours = 32;
 // A sample is of use where the bound's rank is this share of its delegates at most.
 inline constexpr double kSampleMostRank = 0.8;
 
@@ -188,9 +196,9 @@ inline constexpr uint32_t kGridListTilePrime = 2654435761u;
 // Blocks of 8 warps, as many an SM as leave registers for the list, of so many entries a lane, and two tiles
 // of loads: 80 a thread, or 128. The loads in flight are 48 KB an SM, or 32 KB.
 inline constexpr int kGridThreads = 256;
-// Smaller ones, for so many rows that a row has no more than some twenty.
+// Smaller ones, where a row has no more SMs than this, and so has few blocks.
 inline constexpr int kGridSmallerThreads[] = {192, 128};
-inline constexpr int kGridEvenBlocksPerSm = 8;
+inline constexpr int kGridEvenSmsPerRow = 8;
 constexpr int grid_blocks_per_sm(int list_items) { return list_items <= 2 ? 3 : 2; }
 // A warp a row: with the smallest list 64 registers do, and rows that are short and many want warps.
 constexpr int grid_warp_blocks_per_sm(int list_items) {

@@ -458,12 +458,12 @@ def test_more_ties_with_the_bound_than_there_is_room_for_are_answered_exactly(de
     """Rows like those behind a ReLU, with a bound of zero: of the zeros that tie with it, some are stored, or
     counted, and some are not."""
     cols, k = 2**20, 60_000
-    tensor = inputs.make("uniform", 13, cols, torch.float64, device)
+    tensor = torch.arange(-cols, 0, device=device, dtype=torch.float64).repeat(13, 1)
     order = torch.rand(13, cols, device=device).argsort(1)
     for row in range(13):
-        tensor[row] = torch.arange(cols, device=device).sub(cols)
-        tensor[row, order[row, : k - 500 * row - 10]] = (
-            1 + torch.rand(k - 500 * row - 10, device=device, dtype=torch.float64).mul(2**20).floor()
+        positive = k - 500 * row - 10
+        tensor[row, order[row, :positive]] = torch.randint(
+            1, 2**20, (positive,), device=device, dtype=torch.float64
         )
         tensor[row, order[row, k : k + 50_000 * (row + 1)]] = 0
     tensor = tensor.to(dtype)

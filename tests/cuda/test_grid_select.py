@@ -300,9 +300,9 @@ def test_dirty_workspaces_do_no_harm(device):
 
 STUDIES = [
     {},
-    *({"blocks": -1, "threads": threads} for threads in (0, 32, 64, 128, 256)),
+    *({"blocks": -1, "threads": threads} for threads in (0, 32, 64, 128, 192, 256)),
     *({"blocks": blocks} for blocks in (1, 2, 3, 31, 132, 396, 8 * 132)),
-    *({"blocks": blocks, "threads": threads} for blocks in (1, 7) for threads in (32, 64, 128, 256)),
+    *({"blocks": blocks, "threads": threads} for blocks in (1, 7) for threads in (32, 64, 128, 192, 256)),
 ]
 
 

@@ -210,6 +210,9 @@ def test_grid_select_spreads_a_long_row_over_the_gpu_and_few_short_rows_over_its
         assert number("blocks a row", 1, 1 << 28, k=k) >= SMS
         assert number("blocks a row", 100, 1 << 20, k=k) <= 32
         assert number("blocks a row", 1000, 1 << 16, k=k) <= 4
+    # Blocks that divide the rows evenly: 500 of 192 threads, of 528 that the GPU holds.
+    assert (number("threads", 100, 1 << 20, k=32), number("blocks a row", 100, 1 << 20, k=32)) == (192, 5)
+    assert number("threads", 1, 1 << 28, k=32) == 256
     assert number("threads", 100, 1000) == 32
     assert number("threads", 10_000, 1000) == 256
     # A sample is read twice: it is a small part of the row.
