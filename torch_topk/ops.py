@@ -374,7 +374,7 @@ def _(
 @torch.library.register_fake("gputopk::_air")
 def _(
     self, k, largest=True, sorted=True, *,
-    digit_bits=0, blocks=0, adaptive=True, early_stop=True, threads=0,
+    digit_bits=0, blocks=0, adaptive=True, early_stop=True, threads=0, cluster=0,
 ):  # fmt: skip
     shape = _result_shape(self, k, -1)
     return self.new_empty(shape), self.new_empty(shape, dtype=torch.int64)

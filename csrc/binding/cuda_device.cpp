@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "binding/check.h"
+#include "cuda/topk.h"
 
 namespace gputopk::binding {
 namespace {
@@ -28,10 +29,12 @@ cuda::Device device_of(int32_t index) {
   };
   static std::array<Known, 64> known;
   const auto ask = [index] {
+    const torch::stable::accelerator::DeviceGuard guard(index);
     return cuda::Device{attribute_of(index, cudaDevAttrMultiProcessorCount),
                         10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) +
                             attribute_of(index, cudaDevAttrComputeCapabilityMinor),
-                        attribute_of(index, cudaDevAttrMaxSharedMemoryPerBlockOptin)};
+                        attribute_of(index, cudaDevAttrMaxSharedMemoryPerBlockOptin),
+                        cuda::most_cluster_blocks()};
   };
   if (index < 0 || index >= static_cast<int32_t>(known.size())) return ask();
   std::call_once(known[index].asked, [&] { known[index].device = ask(); });

@@ -58,10 +58,12 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0) -> str");
   // CUDA only. AIR along the last dimension, with parts of it off or other numbers: for the paper's ablations
-  // and tuning studies. Over many blocks a row, or one block of so many threads. Zero is the plan's choice.
+  // and tuning studies. Over many blocks a row, or one block of so many threads, or one cluster of so many
+  // blocks. Zero is the plan's choice.
   m.def(
       "_air(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int digit_bits=0, int blocks=0, "
-      "bool adaptive=True, bool early_stop=True, int threads=0) -> (Tensor values, Tensor indices)");
+      "bool adaptive=True, bool early_stop=True, int threads=0, int cluster=0) -> (Tensor values, Tensor "
+      "indices)");
   // The same for delegate: subranges of 2^alpha elements with beta delegates each. Zero is the plan's choice.
   m.def(
       "_delegate(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int alpha=0, int beta=0) -> "

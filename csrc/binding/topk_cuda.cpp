@@ -66,26 +66,34 @@ std::tuple<Tensor, Tensor> run_study(Request& request, MakePlan&& make) {
 }
 
 std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t digit_bits,
-                                     int64_t blocks, bool adaptive, bool early_stop, int64_t threads) {
+                                     int64_t blocks, bool adaptive, bool early_stop, int64_t threads,
+                                     int64_t cluster) {
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
   const cuda::Device device = device_of(self.get_device_index());
-  check(threads == 0 || threads == 64 || threads == 128 || threads == 256 || threads == 512,
-        "gputopk::_air: threads must be 64, 128, 256, 512 or 0, but is ", threads);
-  check(threads == 0 || request.problem.cols <= INT32_MAX, "gputopk::_air: a row of ", request.problem.cols,
-        " elements is too long for one block, at most ", INT32_MAX);
+  check(threads == 0 || threads == 64 || threads == 128 || threads == 256 || threads == 512 ||
+            (threads == 1024 && cluster > 0),
+        "gputopk::_air: threads must be 64, 128, 256, 512, 1024 in a cluster, or 0, but is ", threads);
+  const bool in_one_place = threads > 0 || cluster > 0;
+  check(!in_one_place || request.problem.cols <= INT32_MAX, "gputopk::_air: a row of ", request.problem.cols,
+        " elements is too long for one block or cluster, at most ", INT32_MAX);
   // The bins that one block can search, 32 a thread, or that need no leave for more shared memory.
   const int64_t most_bits =
-      threads == 0 ? 14 : std::min(13, bit_width(static_cast<uint64_t>(threads * 32 - 1)));
+      !in_one_place ? 14
+                    : std::min(13, threads == 0 ? 13 : bit_width(static_cast<uint64_t>(threads * 32 - 1)));
   check(digit_bits == 0 || (digit_bits >= 4 && digit_bits <= most_bits),
         "gputopk::_air: digit_bits must be in [4, ", most_bits, "], or 0, but is ", digit_bits);
   check(blocks >= 0 && blocks <= 8 * device.sm_count, "gputopk::_air: blocks must be in [0, ",
         8 * device.sm_count, "], but is ", blocks);
+  check(cluster >= 0 && cluster <= device.cluster_blocks && (cluster & (cluster - 1)) == 0,
+        "gputopk::_air: cluster must be a power of two in [1, ", device.cluster_blocks, "], or 0, but is ",
+        cluster);
   cuda::AirStudy study;
   study.digit_bits = static_cast<int>(digit_bits);
   study.blocks = static_cast<int>(blocks);
   study.adaptive = adaptive;
   study.early_stop = early_stop;
   study.threads = static_cast<int>(threads);
+  study.cluster = static_cast<int>(cluster);
   return run_study(request, [&] { return cuda::make_air_study(request.problem, device, study); });
 }
 

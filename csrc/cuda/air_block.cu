@@ -21,9 +21,8 @@
 #include <algorithm>
 
 #include "core/key_order.h"
-#include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_histogram.cuh"
-#include "cuda/device/row_reader.cuh"
+#include "cuda/device/row_digits.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/tuning.h"
@@ -59,76 +58,33 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
   constexpr uint64_t kRanked = tuning::kAirBlockRanked;
   const Index last_index = static_cast<Index>(params.cols - 1);
 
-  // Step 1.
-  Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
-  clear_histogram(histogram, 1 << digit.width());
-  __syncthreads();
-  visit_row<Reading::kAgain>(
-      input, params.cols, /*part=*/0, /*parts=*/1, AllTiles{},
-      [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
-        if (!valid) return 0;
-#pragma unroll
-        for (int i = 0; i < elements.kElements; ++i) {
-          const Word key = order(elements[i]);
-          if constexpr (sizeof(Bits) == 1) {
-            atomicAdd(histogram + digit.of(key, last_index - static_cast<Index>(index) - i), 1u);
-          } else {  // a first digit is of the key alone
-            atomicAdd(histogram + (key >> digit.key_shift), 1u);
-          }
-        }
-        return 0;
-      },
-      [](Bits, int64_t, bool) {});
-  __syncthreads();  // all warps have counted
-
-  // Steps 2 and 3: every thread follows the selection.
+  // Steps 1 to 3.
   for (int pass = 1;; ++pass) {
+    const Digit digit = digit_of_pass(pass, params.digit_bits, Order::kBits, params.index_bits);
+    clear_histogram(histogram, 1 << digit.width());
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    if (pass == 1) {
+      count_first_digit(order, input, params.cols, last_index, digit, histogram);
+    } else {
+      count_next_digit(order, input, params.cols, last_index, selection, digit, histogram);
+    }
+    __syncthreads();  // all warps have counted
     const TargetDigit<uint32_t> target =
         find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
     selection.narrow(digit, target.digit, target.highest, target.above, target.count);
     selection.settle_dense(last_index);
     if (selection.takes_all() || selection.candidates <= kRanked) break;
-
-    digit = digit_of_pass(pass + 1, params.digit_bits, Order::kBits, params.index_bits);
-    clear_histogram(histogram, 1 << digit.width());
-    __syncthreads();  // no thread counts into bins that another has yet to clear
-    const Word span = selection.split.key - selection.low.key;
-    visit_row<Reading::kAgain>(
-        input, params.cols, /*part=*/0, /*parts=*/1, AllTiles{},
-        [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
-#pragma unroll
-          for (int i = 0; i < elements.kElements; ++i) {
-            const Word distance = static_cast<Word>(order(elements[i]) - selection.low.key);
-            if (!valid || distance > span) continue;
-            const Index reversed = last_index - static_cast<Index>(index) - i;
-            const Extended x{static_cast<Word>(selection.low.key + distance), reversed};
-            if (x < selection.low || selection.split < x) continue;
-            atomicAdd(histogram + digit.of(distance, reversed - selection.low.reversed), 1u);
-          }
-          return 0;
-        },
-        [](Bits, int64_t, bool) {});
-    __syncthreads();  // all warps have counted
   }
 
   // Step 4.
   const bool takes_all = selection.takes_all();
-  KeyFilter<Order> filter(order);
-  visit_tiles<Reading::kAgain, BlockTeam, /*kEnds=*/true>(
-      input, params.cols, /*part=*/0, /*parts=*/1, AllTiles{},
-      [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
-      [&](Bits bits, int64_t index, bool chosen) {
-        const Extended x{order(bits), last_index - static_cast<Index>(index)};
-        if (!chosen || x < selection.low) return;
-        if (!params.lists_winners && (takes_all || selection.split < x)) {
-          output.write(atomicAdd(&written, 1u), bits, index);
-        } else {
-          list[atomicAdd(&listed, 1u)] = x;
-        }
-      },
-      [&](int64_t first) {
-        filter.raise(selection.low.key, last_index - static_cast<Index>(first) < selection.low.reversed);
-      });
+  visit_at_least(order, input, params.cols, last_index, selection.low, [&](Bits bits, const Extended& x) {
+    if (!params.lists_winners && (takes_all || selection.split < x)) {
+      output.write(atomicAdd(&written, 1u), bits, last_index - x.reversed);
+    } else {
+      list[atomicAdd(&listed, 1u)] = x;
+    }
+  });
   __syncthreads();  // the list is whole
 }
 

@@ -114,6 +114,41 @@ Plan air_block_plan(const Problem& problem, const Device& device, const AirStudy
   return {problem, device, config, problem.sorted && !in_order};
 }
 
+// Blocks of a row's cluster, a power of two: as many as can run at once with those of all rows, an SM each.
+int air_cluster_blocks(const Problem& problem, const Device& device) {
+  const bool long_rows = problem.cols > tuning::kAirClusterLongCols;
+  const int most = std::min(device.cluster_blocks, long_rows ? 16 : 8);
+  const double reach = tuning::kAirClusterReach * device.sm_count;
+  int blocks = problem.rows <= device.sm_count / 2 ? std::min(2, most) : 1;
+  while (2 * blocks <= most && static_cast<double>(2 * blocks * problem.rows) <= reach) blocks *= 2;
+  return blocks;
+}
+
+air_cluster::Config air_cluster_config(const Problem& problem, const Device& device, const AirStudy& study) {
+  air_cluster::Config config{};
+  config.blocks = air_cluster_blocks(problem, device);
+  config.threads = problem.cols / config.blocks >= tuning::kAirClusterLongPart ? tuning::kAirClusterMaxThreads
+                                                                               : tuning::kAirClusterThreads;
+  // Where clusters of two leave SMs idle, and rows are long enough, four times as many smaller blocks do not.
+  const bool leaves_sms = problem.rows * config.blocks < device.sm_count * tuning::kAirClusterFewSms;
+  if (config.blocks == 2 && leaves_sms && problem.cols > tuning::kAirClusterLongCols &&
+      device.cluster_blocks >= 8) {
+    config.blocks = 8;
+    config.threads = tuning::kAirClusterThreads / 2;
+  }
+  if (study.cluster > 0) config.blocks = study.cluster;
+  if (study.threads > 0) config.threads = study.threads;
+  config.digit_bits = study.digit_bits > 0 ? study.digit_bits : tuning::kAirClusterDigitBits;
+  config.ranks_winners =
+      problem.k <= (problem.sorted ? tuning::kAirClusterRankedWinners : tuning::kAirClusterRankedUnsorted);
+  return config;
+}
+
+Plan air_cluster_plan(const Problem& problem, const Device& device, const AirStudy& study) {
+  const air_cluster::Config config = air_cluster_config(problem, device, study);
+  return {problem, device, config, problem.sorted && !config.ranks_winners};
+}
+
 Plan air_plan(const Problem& problem, const Device& device, const AirStudy& study) {
   return {problem, device, air_config(problem, device, study), problem.sorted && problem.k > 1};
 }
@@ -262,6 +297,16 @@ grid_select_block::Config grid_select_block_config(const Problem& problem, const
   return config;
 }
 
+// Whether AIR is at its best with a cluster a row: between rows that one block is enough for and rows that
+// want the whole GPU.
+bool suits_cluster(const Problem& problem, const Device& device) {
+  const int blocks = air_cluster_blocks(problem, device);
+  if (blocks == 1 || problem.rows > tuning::kAirClusterMostElements / problem.cols) return false;
+  const int64_t least = blocks == 2 ? tuning::kAirClusterMinColsOfTwo : tuning::kAirClusterMinCols;
+  return problem.cols >= least && problem.cols <= tuning::kAirClusterMaxCols &&
+         problem.k <= problem.cols / tuning::kAirClusterMinColsPerK;
+}
+
 // Whether a row is better off with one block than with many.
 bool suits_one_block(const Problem& problem, const Device& device) {
   const bool many_rows = problem.rows >= 2 * device.sm_count;
@@ -397,6 +442,12 @@ void print(const air_block::Config& config, const Problem&, char* text, size_t b
                                        : "");
 }
 
+void print(const air_cluster::Config& config, const Problem&, char* text, size_t bytes) {
+  std::snprintf(text, bytes, "air: one cluster of %d blocks a row, %d threads, %d-bit digits%s",
+                config.blocks, config.threads, config.digit_bits,
+                config.ranks_winners ? ", winners ranked" : "");
+}
+
 void print(const delegate::Config& config, const Problem&, char* text, size_t bytes) {
   std::snprintf(
       text, bytes, "delegate: subranges of 2^%d, beta %d, %d blocks a row, room for %lld candidates",
@@ -460,6 +511,7 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
 
 Algorithm choose(const Problem& problem, const Device& device) {
   if (problem.k == 0 || problem.rows == 0) return Algorithm::kAir;
+  if (suits_cluster(problem, device) && !delegate_is_ahead(problem)) return Algorithm::kAir;
   if (grid_select_is_ahead(problem, device)) return Algorithm::kGridSelect;
   return delegate_is_ahead(problem) ? Algorithm::kDelegate : Algorithm::kAir;
 }
@@ -468,11 +520,13 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
   if (algorithm == Algorithm::kAuto) algorithm = choose(problem, device);
   if (algorithm == Algorithm::kDelegate) return delegate_plan(problem, device, {});
   if (algorithm == Algorithm::kGridSelect) return grid_select_plan(problem, device, {});
+  if (suits_cluster(problem, device)) return air_cluster_plan(problem, device, {});
   return suits_one_block(problem, device) ? air_block_plan(problem, device, {})
                                           : air_plan(problem, device, {});
 }
 
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study) {
+  if (study.cluster > 0) return air_cluster_plan(problem, device, study);
   return study.threads > 0 ? air_block_plan(problem, device, study) : air_plan(problem, device, study);
 }
 

@@ -10,6 +10,7 @@
 #include "core/rerank_problem.h"
 #include "cuda/air.h"
 #include "cuda/air_block.h"
+#include "cuda/air_cluster.h"
 #include "cuda/delegate.h"
 #include "cuda/delegate_sample.h"
 #include "cuda/grid_select.h"
@@ -23,20 +24,22 @@ struct Device {
   int sm_count = 132;
   int compute_capability = 90;              // ten times the major number and the minor
   int shared_bytes_per_block = 227 * 1024;  // at most, where a kernel asks for it
+  int cluster_blocks = 16;                  // at most, of air_cluster's; 1: no clusters
 };
 
 struct Plan {
   Problem problem;
   Device device;
-  std::variant<air::Config, air_block::Config, grid_select::Config, grid_select_block::Config,
-               delegate::Config, delegate_sample::Config>
+  std::variant<air::Config, air_block::Config, air_cluster::Config, grid_select::Config,
+               grid_select_block::Config, delegate::Config, delegate_sample::Config>
       config;
   bool order_rows;  // a step of its own follows
 };
 
 // Overrides of the plan's numbers for ablations and tuning studies of AIR; zero: the plan's choice.
 struct AirStudy {
-  int threads = 0;  // set: one block of so many threads a row
+  int threads = 0;  // set: one block of so many threads a row, or a cluster of such blocks
+  int cluster = 0;  // set: one cluster of so many blocks a row
   int digit_bits = 0;
   int blocks = 0;
   bool adaptive = true;
@@ -70,8 +73,8 @@ Algorithm choose(const Problem& problem, const Device& device);
 // `algorithm` must be supported.
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm);
 
-// AIR with the study's numbers: over many blocks, unless it sets `threads`. The row must fit one block
-// then.
+// AIR with the study's numbers: over many blocks, unless it sets `cluster` or `threads`. The row must fit a
+// cluster, or one block, then.
 Plan make_air_study(const Problem& problem, const Device& device, const AirStudy& study);
 
 // Delegate with the study's numbers, which delegate_alphas must allow.

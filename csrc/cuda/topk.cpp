@@ -73,6 +73,8 @@ ErrorCode run(const Plan& plan, const Buffers& buffers, Stream stream) {
   return order_rows::run(plan.problem, selected.values, selected.indices, ordered, stream);
 }
 
+int most_cluster_blocks() { return air_cluster::most_blocks(); }
+
 size_t workspace_bytes(const RerankPlan& plan) { return RerankMemory(plan, nullptr).bytes; }
 
 ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream stream) {

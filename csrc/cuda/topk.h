@@ -13,6 +13,9 @@ size_t workspace_bytes(const Plan& plan);
 
 ErrorCode run(const Plan& plan, const Buffers& buffers, Stream stream);
 
+// Device::cluster_blocks of the current device.
+int most_cluster_blocks();
+
 size_t workspace_bytes(const RerankPlan& plan);
 
 ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream stream);

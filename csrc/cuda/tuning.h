@@ -82,6 +82,39 @@ inline constexpr int kAirBlockRankedWinnersFewRows = 128;
 inline constexpr int kAirBlockList = 256;
 static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
 
+// ---- AIR with one cluster a row (air_cluster.cu) ----
+
+// 64 registers a thread: one block of 1024 threads an SM, or two of 512. The larger for parts that keep them
+// busy, the smaller for parts whose barriers are most of the time.
+inline constexpr int kAirClusterMaxThreads = 1024;
+inline constexpr int kAirClusterThreads = 512;
+inline constexpr int64_t kAirClusterLongPart = 1 << 16;
+// 16 need the device's leave, and pay for rows of more than so many elements.
+inline constexpr int kAirClusterMostBlocks = 16;
+inline constexpr int64_t kAirClusterLongCols = 1 << 16;
+// A cluster lies within one part of the GPU, so that clusters of four and more reach this share of its SMs
+// when every block has one; and clusters of two leave too many idle where they use less than that.
+inline constexpr double kAirClusterReach = 0.91;
+inline constexpr double kAirClusterFewSms = 0.67;
+// A first digit of 12 bits leaves few hundred candidates of most rows.
+inline constexpr int kAirClusterDigitBits = 12;
+inline constexpr int kAirClusterMaxDigitBits = 13;
+// Candidates that a block can list: 4096 of 4-byte dtypes.
+inline constexpr int kAirClusterListBytes = 32 * 1024;
+// Candidates that are ranked against each other by all blocks instead of by more digits; and winners that are
+// ranked with them, which puts them in order; where no order is asked for, as many as cost less than places.
+inline constexpr int kAirClusterRanked = 512;
+inline constexpr int kAirClusterRankedWinners = 256;
+inline constexpr int kAirClusterRankedUnsorted = 64;
+// From timings beside the other forms and algorithms, rows 1 to 130, cols 2^12 to 2^20: rows of so many cols,
+// of clusters of two a little longer; in all not so many elements that the GPU's bandwidth is what counts;
+// and winners few enough to be written one by one.
+inline constexpr int64_t kAirClusterMinCols = 1 << 14;
+inline constexpr int64_t kAirClusterMinColsOfTwo = 1 << 15;
+inline constexpr int64_t kAirClusterMaxCols = 1 << 19;
+inline constexpr int64_t kAirClusterMostElements = 1 << 23;
+inline constexpr int64_t kAirClusterMinColsPerK = 16;
+
 // ---- Delegate (delegate.cu) ----
 
 // The constant in rule 4 of the paper, alpha = (log2(cols) - log2(k) + const) / 2, by beta: with two
@@ -227,7 +260,7 @@ inline constexpr int kGridTilesBetweenReads = 16;
 // Delegate, for rows so long, requests of so many elements, and so few winners to a row. From
 // kAutoManyWinners on its second selection takes passes, which more elements have to pay for.
 inline constexpr int64_t kAutoDelegateMinCols = 1 << 18;
-inline constexpr int64_t kAutoDelegateMinElements = 1 << 22;
+inline constexpr int64_t kAutoDelegateMinElements = 1 << 21;
 inline constexpr int64_t kAutoManyWinnersMinElements = 1 << 24;
 inline constexpr int64_t kAutoDelegateMinColsPerK = 64;
 inline constexpr int64_t kAutoManyWinners = 2049;

@@ -41,8 +41,10 @@ def ks_for(cols: int, more=()) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "algorithm"), [(5, 1000, 0), (5, 1000, AIR), (3, 150_001, AIR)], ids=str
-)  # one block a row, and many in every dtype
+    ("rows", "cols", "algorithm"),
+    [(5, 1000, 0), (5, 1000, AIR), (3, 150_001, AIR), (2, 600_001, AIR)],
+    ids=str,
+)  # one block a row, one cluster, and many blocks
 @DTYPES
 def test_every_named_input_is_answered_exactly(device, dtype, rows, cols, algorithm):
     for seed, name in enumerate(inputs.names_for(dtype)):
@@ -281,6 +283,8 @@ STUDIES = [
     {"adaptive": False, "early_stop": False, "digit_bits": 8, "blocks": 5},
     {"early_stop": False, "digit_bits": 11, "blocks": 17},
     *({"threads": threads, "digit_bits": bits} for threads in (64, 512) for bits in (4, 9, 11)),
+    *({"cluster": blocks} for blocks in (1, 2, 4, 8, 16)),
+    *({"cluster": blocks, "threads": 128, "digit_bits": bits} for blocks in (2, 16) for bits in (4, 7, 12)),
 ]
 
 
@@ -299,7 +303,7 @@ def test_every_form_of_air_is_answered_exactly(device, study):
 
 
 @pytest.mark.parametrize(
-    "study", [{"digit_bits": 3}, {"digit_bits": 15}, {"blocks": -1}, {"threads": 96}], ids=str
+    "study", [{"digit_bits": 3}, {"digit_bits": 15}, {"blocks": -1}, {"threads": 96}, {"cluster": 3}], ids=str
 )
 def test_a_form_that_air_cannot_take_is_refused(device, study):
     with pytest.raises(RuntimeError, match=f"_air: {next(iter(study))} must be"):

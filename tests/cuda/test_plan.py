@@ -52,7 +52,8 @@ def test_a_plan_depends_on_sizes_alone(shape):
     ):
         assert form(meta(*shape), 1, **flags) == want, flags
     assert form(meta(*shape, dtype=torch.int32), 1) == want
-    assert form(meta(*shape), 1, sorted=False) == want.removesuffix(", winners ranked")
+    unsorted = form(meta(*shape), 1, sorted=False)
+    assert unsorted.removesuffix(", winners ranked") == want.removesuffix(", winners ranked")
 
 
 @pytest.mark.parametrize("dim", [0, 1, 2])
@@ -103,10 +104,61 @@ def blocks_a_row(*shape: int, dtype: torch.dtype = torch.float32) -> int:
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
 def test_a_row_that_one_block_can_take_goes_to_one_block(dtype):
     few, many = tuning.number("kAirBlockMaxCols"), tuning.number("kAirBlockMaxColsManyRows")
-    for rows, most in ((1, few), (2 * SMS - 1, few), (2 * SMS, many), (1000, many)):
+    for rows, most in ((SMS // 2 + 1, few), (2 * SMS - 1, few), (2 * SMS, many), (1000, many)):
         for cols in (1, most - 1, most):
             assert "one block a row" in plan(meta(rows, cols, dtype=dtype), 1, algorithm=AIR)
         assert "one block a row" not in plan(meta(rows, most + 1, dtype=dtype), 1, algorithm=AIR)
+
+
+def cluster(rows: int, cols: int, k: int = 1, **flags) -> tuple[int, int] | None:
+    """Blocks and threads, where AIR takes a cluster a row."""
+    text = plan(meta(rows, cols), k, algorithm=AIR, **flags)
+    found = re.match(r"air: one cluster of (\d+) blocks a row, (\d+) threads", text)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "expected"),
+    [
+        (1, 1 << 15, (8, 512)),
+        (1, 128_256, (16, 512)),
+        (15, 1 << 15, (8, 512)),
+        (16, 1 << 15, (4, 512)),
+        (32, 1 << 15, (2, 512)),
+        (32, 128_256, (8, 256)),
+        (64, 1 << 17, (2, 1024)),
+    ],
+)
+def test_rows_of_middling_length_take_a_cluster_each(rows, cols, expected):
+    assert cluster(rows, cols) == expected
+
+
+def test_clusters_are_for_rows_that_fit_the_gpu_together():
+    least, of_two = tuning.number("kAirClusterMinCols"), tuning.number("kAirClusterMinColsOfTwo")
+    most, elements = tuning.number("kAirClusterMaxCols"), tuning.number("kAirClusterMostElements")
+    for rows in range(1, SMS + 1):
+        for cols in (least, of_two, 100_000, most):
+            blocks, threads = cluster(rows, cols) or (1, 1)
+            assert rows * blocks * threads <= 1024 * SMS, (rows, cols)
+            assert rows * cols <= elements or blocks == 1
+        assert cluster(rows, least - 1) is None and cluster(rows, most + 1) is None
+    assert cluster(SMS // 2, of_two) and not cluster(SMS // 2, of_two - 1)
+    assert not cluster(SMS // 2 + 1, of_two)
+
+
+def test_a_cluster_ranks_few_winners_and_writes_a_few_more():
+    ranked, unsorted = tuning.number("kAirClusterRankedWinners"), tuning.number("kAirClusterRankedUnsorted")
+    for k, flags, in_order in (
+        (ranked, {}, True),
+        (ranked + 1, {}, False),
+        (unsorted, {"sorted": False}, True),
+        (unsorted + 1, {"sorted": False}, False),
+    ):
+        text = plan(meta(3, 1 << 16), k, algorithm=AIR, **flags)
+        assert ("winners ranked" in text) == in_order
+        assert ("then order_rows" in text) == (not in_order and flags.get("sorted", True))
+    most = (1 << 16) // tuning.number("kAirClusterMinColsPerK")
+    assert cluster(1, 1 << 16, most) and not cluster(1, 1 << 16, most + 1)
 
 
 def test_one_long_row_takes_the_whole_gpu_and_many_rows_share_it():
@@ -390,7 +442,10 @@ def test_reranking_plans_of_empty_outputs_are_none():
         (1, 1 << 22, 2048, "delegate"),
         (64, 1 << 19, 4096, "delegate"),
         (1, 1 << 28, 1 << 22, "delegate"),
-        (1, 1 << 21, 2048, "air"),  # the launches weigh more than a read
+        (1, 1 << 21, 2048, "delegate"),
+        (1, 1 << 20, 2048, "air"),  # the launches weigh more than a read
+        (1, 128_256, 8, "air"),
+        (64, 128_256, 8, "air"),
         (64, 1 << 18, 8192, "air"),  # too many winners for the row
         (1, 1 << 23, 1 << 13, "air"),
         (1, 1 << 26, 8, "grid_select"),

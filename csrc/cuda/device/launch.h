@@ -9,33 +9,42 @@
 
 namespace gputopk::cuda {
 
-// Lets a kernel have `bytes` of dynamic shared memory on the current device. `allowed` is the kernel's own
-// record of the devices where that has been said: asking the runtime costs more than the launch.
-template <class Kernel>
-cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64_t>& allowed) {
-  constexpr size_t kGivenToAll = 40 * 1024;  // 48 KB, less what kernels here have as static variables
-  if (bytes <= kGivenToAll) return cudaSuccess;
+// Says something to the runtime once a device: say(device). `said` is the caller's own record of the devices
+// where that is done, as asking the runtime costs more than a launch.
+template <class Say>
+cudaError_t once_a_device(std::atomic<uint64_t>& said, Say&& say) {
   int device = 0;
   cudaError_t error = cudaGetDevice(&device);
   if (error != cudaSuccess) return error;
   const uint64_t bit = device < 64 ? uint64_t{1} << device : 0;  // no record of devices beyond
-  if (allowed.load(std::memory_order_relaxed) & bit) return cudaSuccess;
-  int most = 0;
-  error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
-  if (error != cudaSuccess) return error;
-  cudaFuncAttributes attributes;
-  error = cudaFuncGetAttributes(&attributes, kernel);
-  if (error != cudaSuccess) return error;
-  error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                               most - static_cast<int>(attributes.sharedSizeBytes));
-  if (error == cudaSuccess) allowed.fetch_or(bit, std::memory_order_relaxed);
+  if (said.load(std::memory_order_relaxed) & bit) return cudaSuccess;
+  error = say(device);
+  if (error == cudaSuccess) said.fetch_or(bit, std::memory_order_relaxed);
   return error;
 }
 
-// Whether the code that runs has wait_for_kernel_before's wait: that of an older GPU, translated for a new
-// one, has not. The same for all kernels of this library.
+// Lets a kernel have `bytes` of dynamic shared memory on the current device. `allowed` is the kernel's own.
 template <class Kernel>
-bool waits_for_kernel_before(Kernel* kernel) {
+cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64_t>& allowed) {
+  constexpr size_t kGivenToAll = 40 * 1024;  // 48 KB, less what kernels here have as static variables
+  if (bytes <= kGivenToAll) return cudaSuccess;
+  return once_a_device(allowed, [&](int device) {
+    int most = 0;
+    cudaError_t error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    if (error != cudaSuccess) return error;
+    cudaFuncAttributes attributes;
+    error = cudaFuncGetAttributes(&attributes, kernel);
+    if (error != cudaSuccess) return error;
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                most - static_cast<int>(attributes.sharedSizeBytes));
+  });
+}
+
+// Whether the code that runs is compute capability 9.0's, which has wait_for_kernel_before's wait and
+// clusters: that of an older GPU, translated for a new one, has not. The same for all kernels of this
+// library.
+template <class Kernel>
+bool runs_code_of_sm_90(Kernel* kernel) {
   static std::atomic<int> ptx_version{0};
   int version = ptx_version.load(std::memory_order_relaxed);
   if (version == 0) {
@@ -62,7 +71,34 @@ cudaError_t launch_kernel(bool ahead, void (*kernel)(Parameters...), unsigned bl
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &attribute;
-  config.numAttrs = ahead && waits_for_kernel_before(kernel) ? 1 : 0;
+  config.numAttrs = ahead && runs_code_of_sm_90(kernel) ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+}
+
+// Lets a kernel run in clusters of more than the eight blocks that any device takes. `allowed` as above.
+template <class Kernel>
+cudaError_t allow_large_clusters(Kernel* kernel, std::atomic<uint64_t>& allowed) {
+  return once_a_device(allowed, [&](int) {
+    return cudaFuncSetAttribute(kernel, cudaFuncAttributeNonPortableClusterSizeAllowed, 1);
+  });
+}
+
+// A launch in clusters of so many blocks.
+template <class... Parameters, class... Arguments>
+cudaError_t launch_clusters(unsigned cluster_blocks, void (*kernel)(Parameters...), unsigned blocks,
+                            unsigned threads, size_t shared_bytes, cudaStream_t stream,
+                            Arguments&&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim.x = cluster_blocks;
+  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
