@@ -64,9 +64,9 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
     clear_histogram(histogram, 1 << digit.width());
     __syncthreads();  // no thread counts into bins that another has yet to clear
     if (pass == 1) {
-      count_first_digit(order, input, params.cols, last_index, digit, histogram);
+      count_first_digit(order, input, params.cols, last_index, digit, histogram, NoLook{});
     } else {
-      count_next_digit(order, input, params.cols, last_index, selection, digit, histogram);
+      count_next_digit(order, input, params.cols, last_index, selection, digit, histogram, NoLook{});
     }
     __syncthreads();  // all warps have counted
     const TargetDigit<uint32_t> target =

@@ -20,6 +20,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "core/key_order.h"
 #include "cuda/device/cluster.cuh"
@@ -27,6 +28,7 @@
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/warp.cuh"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/tuning.h"
 
@@ -77,13 +79,19 @@ struct Memory {
 constexpr int kMostGroups = 64, kMostGroupBins = 128;
 static_assert(tuning::kAirClusterMaxDigitBits <= 13, "groups have at most kMostGroupBins");
 
+template <class Word>
 struct Scratch {
-  // What other blocks reach: this block's bins by groups; and in the first block, winners written and
-  // candidates ranked by the whole cluster.
+  // For atomics, which know no narrower type of 64 bits.
+  using Atomic = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
+
+  // What other blocks reach: this block's bins by groups, and the range of the keys it has counted; and in
+  // the first block, winners written and candidates ranked by the whole cluster.
   uint32_t groups[kMostGroups];
+  Atomic least, greatest;
   uint32_t written, ranked;
-  // Of all blocks together: the groups, and the bins of one.
+  // Of all blocks together: the groups, and the bins of one; the range.
   uint32_t group_sums[kMostGroups], bin_sums[kMostGroupBins];
+  Word least_of_all, greatest_of_all;
 };
 
 struct Found {
@@ -131,13 +139,41 @@ __device__ Found find_over_blocks(uint32_t* counts, int size, uint32_t owed, uin
           __shfl_sync(~0u, found.count, holder)};
 }
 
+// By one warp: the range of the keys that all blocks have counted.
+template <class Word>
+__device__ void find_range_of_all(Scratch<Word>& scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  Word least = static_cast<Word>(~Word{0}), greatest = 0;
+  if (lane < Cluster::blocks()) {
+    const Scratch<Word>* const theirs = Cluster::of_block(&scratch, lane);
+    least = static_cast<Word>(theirs->least);
+    greatest = static_cast<Word>(theirs->greatest);
+  }
+  greatest = warp_max(greatest);
+  least = static_cast<Word>(~warp_max(static_cast<Word>(~least)));
+  if (lane == 0) {
+    scratch.least_of_all = least;
+    scratch.greatest_of_all = greatest;
+  }
+}
+
 // The digit of all blocks' histograms that holds the candidate number `owed`, and, of the block's own
 // elements, how many have a greater one, the sum over its threads. By all threads of all blocks, which then
-// have to wait before a histogram changes; the digit is the same in all.
+// have to wait before a histogram changes; the digit is the same in all. `least` and `greatest` are of the
+// keys that a thread has counted, and then of those that all have.
+template <class Word>
 __device__ TargetDigit<uint32_t> find_target_digit_of_cluster(uint32_t* histogram, int bins, uint32_t owed,
-                                                              Scratch& scratch, uint32_t& own_above) {
+                                                              Scratch<Word>& scratch, Word& least,
+                                                              Word& greatest, uint32_t& own_above) {
+  using Atomic = typename Scratch<Word>::Atomic;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int groups = min(bins, kMostGroups), group_bins = bins / groups;
+  greatest = warp_max(greatest);
+  least = static_cast<Word>(~warp_max(static_cast<Word>(~least)));
+  if (lane == 0) {
+    atomicMin(&scratch.least, static_cast<Atomic>(least));
+    atomicMax(&scratch.greatest, static_cast<Atomic>(greatest));
+  }
   __syncthreads();  // all warps have counted
   for (int group = warp; group < groups; group += static_cast<int>(blockDim.x) / 32) {
     uint32_t sum = 0;
@@ -147,11 +183,14 @@ __device__ TargetDigit<uint32_t> find_target_digit_of_cluster(uint32_t* histogra
   }
   Cluster::arrive();
   Cluster::wait();  // all blocks have counted
+  if (warp == 0) find_range_of_all(scratch);
   const Found group = find_over_blocks<kMostGroups>(scratch.groups, groups, owed, scratch.group_sums);
   uint32_t* const its_bins = histogram + group.at * group_bins;
   const Found bin =
       find_over_blocks<kMostGroupBins>(its_bins, group_bins, owed - group.above, scratch.bin_sums);
   const int threads = static_cast<int>(blockDim.x);
+  least = scratch.least_of_all;
+  greatest = scratch.greatest_of_all;
   own_above = 0;
   for (int i = thread; i < groups; i += threads) own_above += i > group.at ? scratch.groups[i] : 0;
   for (int i = thread; i < group_bins; i += threads) own_above += i > bin.at ? its_bins[i] : 0;
@@ -184,7 +223,7 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
   extern __shared__ __align__(16) unsigned char dynamic[];
-  __shared__ Scratch scratch;
+  __shared__ Scratch<Word> scratch;
   __shared__ uint32_t listed, reserved, written;  // by this block: entries, and places for winners
   const Memory<Bits> memory(dynamic);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -201,25 +240,39 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   if (thread == 0) scratch.written = scratch.ranked = listed = reserved = 0;
 
   auto selection = Selection<Word, Index>::whole_row(params.k, params.cols);
-  int pass = 1;
+  int key_bits = Order::kBits, index_bits = params.index_bits;  // that tell candidates apart
+  bool first_digit = true;
   uint32_t decided = 0;  // winners that digits have decided: the sum over the block's threads is its own
-  // Counts the next digit by count(digit), and narrows the selection.
+  // Counts the next digit by count(digit, look), where look(key) is to see what it counts, and narrows the
+  // selection.
   const auto narrow = [&](auto&& count) {
-    const Digit digit = digit_of_pass(pass, params.digit_bits, Order::kBits, params.index_bits);
+    const Digit digit = digit_of_pass(1, params.digit_bits, key_bits, index_bits);
     const int bins = 1 << digit.width();
-    if (pass > 1) Cluster::wait();  // all blocks have read this one's histogram
+    if (!first_digit) Cluster::wait();  // all blocks have read this one's histogram
     clear_histogram(memory.histogram, bins);
-    if (thread < kMostGroups) scratch.group_sums[thread] = 0;
+    for (int i = thread; i < kMostGroups; i += threads) scratch.group_sums[i] = 0;
     for (int i = thread; i < kMostGroupBins; i += threads) scratch.bin_sums[i] = 0;
+    if (thread == 0) {
+      scratch.least = ~typename Scratch<Word>::Atomic{0};
+      scratch.greatest = 0;
+    }
     __syncthreads();  // no thread counts into bins that another has yet to clear
-    count(digit);
+    Word least = static_cast<Word>(~Word{0}), greatest = 0;
+    count(digit, [&](Word key) {
+      least = min(least, key);
+      greatest = max(greatest, key);
+    });
     uint32_t own_above;
-    const TargetDigit<uint32_t> target = find_target_digit_of_cluster(
-        memory.histogram, bins, static_cast<uint32_t>(selection.owed), scratch, own_above);
+    const TargetDigit<uint32_t> target =
+        find_target_digit_of_cluster(memory.histogram, bins, static_cast<uint32_t>(selection.owed), scratch,
+                                     least, greatest, own_above);
     selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    selection.tighten(least, greatest);
+    key_bits = bits_of(static_cast<Word>(selection.split.key - selection.low.key));
+    if (digit.reaches_index()) index_bits = digit.index_shift;
     decided += own_above;
     if (thread == 0 && selection.takes_all()) decided += memory.histogram[target.digit];
-    ++pass;
+    first_digit = false;
   };
   // What there is to rank, if no more digits are resolved.
   const auto to_rank = [&]() -> uint64_t {
@@ -233,11 +286,11 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   // Steps 1 and 2.
   bool dense = false;
   do {
-    narrow([&](const Digit& digit) {
-      if (pass == 1) {
-        count_first_digit(order, part, part_cols, reversed, digit, memory.histogram);
+    narrow([&](const Digit& digit, auto&& look) {
+      if (first_digit) {
+        count_first_digit(order, part, part_cols, reversed, digit, memory.histogram, look);
       } else {
-        count_next_digit(order, part, part_cols, reversed, selection, digit, memory.histogram);
+        count_next_digit(order, part, part_cols, reversed, selection, digit, memory.histogram, look);
       }
     });
     dense = !selection.takes_all() && selection.settle_dense(last_index);
@@ -267,10 +320,11 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
 
   // Step 4.
   while (to_rank() > kRanked) {
-    narrow([&](const Digit& digit) {
+    narrow([&](const Digit& digit, auto&& look) {
       for (int i = thread; i < entries; i += threads) {
         const Extended x = memory.list[i];
         if (x < selection.low || selection.split < x) continue;
+        look(x.key);
         const Word distance = static_cast<Word>(x.key - selection.low.key);
         atomicAdd(memory.histogram + digit.of(distance, x.reversed - selection.low.reversed), 1u);
       }

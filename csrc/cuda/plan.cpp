@@ -131,7 +131,7 @@ air_cluster::Config air_cluster_config(const Problem& problem, const Device& dev
                                                                                : tuning::kAirClusterThreads;
   // Where clusters of two leave SMs idle, and rows are long enough, four times as many smaller blocks do not.
   const bool leaves_sms = problem.rows * config.blocks < device.sm_count * tuning::kAirClusterFewSms;
-  if (config.blocks == 2 && leaves_sms && problem.cols > tuning::kAirClusterLongCols &&
+  if (config.blocks == 2 && leaves_sms && problem.cols >= tuning::kAirClusterLongCols &&
       device.cluster_blocks >= 8) {
     config.blocks = 8;
     config.threads = tuning::kAirClusterThreads / 2;
@@ -303,8 +303,11 @@ bool suits_cluster(const Problem& problem, const Device& device) {
   const int blocks = air_cluster_blocks(problem, device);
   if (blocks == 1 || problem.rows > tuning::kAirClusterMostElements / problem.cols) return false;
   const int64_t least = blocks == 2 ? tuning::kAirClusterMinColsOfTwo : tuning::kAirClusterMinCols;
+  const int64_t cols_per_k = problem.cols <= tuning::kAirClusterLongCols
+                                 ? tuning::kAirClusterMinColsPerK
+                                 : tuning::kAirClusterLongMinColsPerK;
   return problem.cols >= least && problem.cols <= tuning::kAirClusterMaxCols &&
-         problem.k <= problem.cols / tuning::kAirClusterMinColsPerK;
+         problem.k <= problem.cols / cols_per_k;
 }
 
 // Whether a row is better off with one block than with many.

@@ -95,7 +95,7 @@ inline constexpr int64_t kAirClusterLongCols = 1 << 16;
 // A cluster lies within one part of the GPU, so that clusters of four and more reach this share of its SMs
 // when every block has one; and clusters of two leave too many idle where they use less than that.
 inline constexpr double kAirClusterReach = 0.91;
-inline constexpr double kAirClusterFewSms = 0.67;
+inline constexpr double kAirClusterFewSms = 0.76;
 // A first digit of 12 bits leaves few hundred candidates of most rows.
 inline constexpr int kAirClusterDigitBits = 12;
 inline constexpr int kAirClusterMaxDigitBits = 13;
@@ -108,12 +108,13 @@ inline constexpr int kAirClusterRankedWinners = 256;
 inline constexpr int kAirClusterRankedUnsorted = 64;
 // From timings beside the other forms and algorithms, rows 1 to 130, cols 2^12 to 2^20: rows of so many cols,
 // of clusters of two a little longer; in all not so many elements that the GPU's bandwidth is what counts;
-// and winners few enough to be written one by one.
+// and of long rows, winners few enough to be written one by one.
 inline constexpr int64_t kAirClusterMinCols = 1 << 14;
 inline constexpr int64_t kAirClusterMinColsOfTwo = 1 << 15;
 inline constexpr int64_t kAirClusterMaxCols = 1 << 19;
 inline constexpr int64_t kAirClusterMostElements = 1 << 23;
-inline constexpr int64_t kAirClusterMinColsPerK = 16;
+inline constexpr int64_t kAirClusterMinColsPerK = 2;
+inline constexpr int64_t kAirClusterLongMinColsPerK = 16;
 
 // ---- Delegate (delegate.cu) ----
 

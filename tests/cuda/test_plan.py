@@ -157,8 +157,9 @@ def test_a_cluster_ranks_few_winners_and_writes_a_few_more():
         text = plan(meta(3, 1 << 16), k, algorithm=AIR, **flags)
         assert ("winners ranked" in text) == in_order
         assert ("then order_rows" in text) == (not in_order and flags.get("sorted", True))
-    most = (1 << 16) // tuning.number("kAirClusterMinColsPerK")
-    assert cluster(1, 1 << 16, most) and not cluster(1, 1 << 16, most + 1)
+    for cols, number in ((1 << 16, "kAirClusterMinColsPerK"), (1 << 17, "kAirClusterLongMinColsPerK")):
+        most = cols // tuning.number(number)
+        assert cluster(1, cols, most) and not cluster(1, cols, most + 1)
 
 
 def test_one_long_row_takes_the_whole_gpu_and_many_rows_share_it():

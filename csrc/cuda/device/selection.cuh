@@ -107,6 +107,12 @@ struct Selection {
     candidates = count;
   }
 
+  // No candidate has a key out of [least, greatest].
+  __device__ void tighten(Word least, Word greatest) {
+    if (low.key < least) low = {least, 0};
+    if (greatest < split.key) split = {greatest, static_cast<Index>(~Index{0})};
+  }
+
   // Where the candidates are all the elements in their range of indices, as in a row of one value, the
   // winners among them are the last ones of that range, which no digit need find. True if it is so.
   __device__ bool settle_dense(Index last_index) {
