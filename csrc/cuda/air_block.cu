@@ -21,6 +21,7 @@
 #include <algorithm>
 
 #include "core/key_order.h"
+#include "cuda/device/key_range.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
 #include "cuda/device/selection.cuh"
@@ -51,29 +52,36 @@ template <class Order, class Word = typename KeyWord<typename Order::Bits>::type
 __device__ void narrow_and_list(const Params<typename Order::Bits>& params, const Order& order,
                                 const typename Order::Bits* input,
                                 const WinnerWriter<typename Order::Bits>& output, uint32_t* histogram,
-                                TargetDigitScratch<uint32_t>& scratch, ExtendedKey<Word, Index>* list,
-                                uint32_t& written, uint32_t& listed, Selection<Word, Index>& selection) {
+                                TargetDigitScratch<uint32_t>& scratch, KeyRange<Word>& range,
+                                ExtendedKey<Word, Index>* list, uint32_t& written, uint32_t& listed,
+                                Selection<Word, Index>& selection) {
   using Bits = typename Order::Bits;
   using Extended = ExtendedKey<Word, Index>;
   constexpr uint64_t kRanked = tuning::kAirBlockRanked;
   const Index last_index = static_cast<Index>(params.cols - 1);
 
-  // Steps 1 to 3.
-  for (int pass = 1;; ++pass) {
-    const Digit digit = digit_of_pass(pass, params.digit_bits, Order::kBits, params.index_bits);
+  // Steps 1 to 3. The first count is most of the work and looks at no more than its digit.
+  Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
+  for (bool first = true;; first = false) {
     clear_histogram(histogram, 1 << digit.width());
+    if (threadIdx.x == 0) range.reset();
     __syncthreads();  // no thread counts into bins that another has yet to clear
-    if (pass == 1) {
-      count_first_digit(order, input, params.cols, last_index, digit, histogram, NoLook{});
+    if (first) {
+      SeesNothing nothing;
+      count_first_digit(order, input, params.cols, last_index, digit, histogram, nothing);
     } else {
-      count_next_digit(order, input, params.cols, last_index, selection, digit, histogram, NoLook{});
+      SeenKeys<Word> seen;
+      count_next_digit(order, input, params.cols, last_index, selection, digit, histogram, seen);
+      range.add(seen.least, seen.greatest);
     }
     __syncthreads();  // all warps have counted
     const TargetDigit<uint32_t> target =
         find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
     selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    if (!first) selection.tighten(static_cast<Word>(range.least), static_cast<Word>(range.greatest));
     selection.settle_dense(last_index);
     if (selection.takes_all() || selection.candidates <= kRanked) break;
+    digit = next_digit(selection, digit, params.digit_bits, params.index_bits);
   }
 
   // Step 4.
@@ -96,6 +104,7 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
   using Extended = ExtendedKey<Word, Index>;
   extern __shared__ uint32_t histogram[];
   __shared__ TargetDigitScratch<uint32_t> scratch;
+  __shared__ KeyRange<Word> range;
   __shared__ Extended list[tuning::kAirBlockList];
   __shared__ uint32_t written, listed;
   const Index last_index = static_cast<Index>(params.cols - 1);
@@ -113,7 +122,8 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
       if (threadIdx.x == 0) listed = static_cast<uint32_t>(params.cols);
       __syncthreads();  // the list is whole
     } else {
-      narrow_and_list(params, order, input, output, histogram, scratch, list, written, listed, selection);
+      narrow_and_list(params, order, input, output, histogram, scratch, range, list, written, listed,
+                      selection);
     }
 
     // Step 5. Written winners, if any, fill the places before these.

@@ -20,10 +20,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <type_traits>
 
 #include "core/key_order.h"
 #include "cuda/device/cluster.cuh"
+#include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
@@ -81,15 +81,12 @@ static_assert(tuning::kAirClusterMaxDigitBits <= 13, "groups have at most kMostG
 
 template <class Word>
 struct Scratch {
-  // For atomics, which know no narrower type of 64 bits.
-  using Atomic = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
-
-  // What other blocks reach: this block's bins by groups, and the range of the keys it has counted; and in
-  // the first block, winners written and candidates ranked by the whole cluster.
+  // What other blocks reach: this block's bins by groups, and the keys it has counted; and in the first
+  // block, winners written and candidates ranked by the whole cluster.
   uint32_t groups[kMostGroups];
-  Atomic least, greatest;
+  KeyRange<Word> range;
   uint32_t written, ranked;
-  // Of all blocks together: the groups, and the bins of one; the range.
+  // Of all blocks together: the groups, and the bins of one; the keys.
   uint32_t group_sums[kMostGroups], bin_sums[kMostGroupBins];
   Word least_of_all, greatest_of_all;
 };
@@ -139,41 +136,34 @@ __device__ Found find_over_blocks(uint32_t* counts, int size, uint32_t owed, uin
           __shfl_sync(~0u, found.count, holder)};
 }
 
-// By one warp: the range of the keys that all blocks have counted.
+// By one warp: the keys that all blocks have counted.
 template <class Word>
 __device__ void find_range_of_all(Scratch<Word>& scratch) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  Word least = static_cast<Word>(~Word{0}), greatest = 0;
+  SeenKeys<Word> seen;
   if (lane < Cluster::blocks()) {
-    const Scratch<Word>* const theirs = Cluster::of_block(&scratch, lane);
-    least = static_cast<Word>(theirs->least);
-    greatest = static_cast<Word>(theirs->greatest);
+    const KeyRange<Word>* const theirs = Cluster::of_block(&scratch.range, lane);
+    seen = {static_cast<Word>(theirs->least), static_cast<Word>(theirs->greatest)};
   }
-  greatest = warp_max(greatest);
-  least = static_cast<Word>(~warp_max(static_cast<Word>(~least)));
+  seen.greatest = warp_max(seen.greatest);
+  seen.least = static_cast<Word>(~warp_max(static_cast<Word>(~seen.least)));
   if (lane == 0) {
-    scratch.least_of_all = least;
-    scratch.greatest_of_all = greatest;
+    scratch.least_of_all = seen.least;
+    scratch.greatest_of_all = seen.greatest;
   }
 }
 
 // The digit of all blocks' histograms that holds the candidate number `owed`, and, of the block's own
 // elements, how many have a greater one, the sum over its threads. By all threads of all blocks, which then
-// have to wait before a histogram changes; the digit is the same in all. `least` and `greatest` are of the
-// keys that a thread has counted, and then of those that all have.
+// have to wait before a histogram changes; the digit is the same in all. `seen` are the keys that a thread
+// has counted, and then those that all have.
 template <class Word>
 __device__ TargetDigit<uint32_t> find_target_digit_of_cluster(uint32_t* histogram, int bins, uint32_t owed,
-                                                              Scratch<Word>& scratch, Word& least,
-                                                              Word& greatest, uint32_t& own_above) {
-  using Atomic = typename Scratch<Word>::Atomic;
+                                                              Scratch<Word>& scratch, SeenKeys<Word>& seen,
+                                                              uint32_t& own_above) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int groups = min(bins, kMostGroups), group_bins = bins / groups;
-  greatest = warp_max(greatest);
-  least = static_cast<Word>(~warp_max(static_cast<Word>(~least)));
-  if (lane == 0) {
-    atomicMin(&scratch.least, static_cast<Atomic>(least));
-    atomicMax(&scratch.greatest, static_cast<Atomic>(greatest));
-  }
+  scratch.range.add(seen.least, seen.greatest);
   __syncthreads();  // all warps have counted
   for (int group = warp; group < groups; group += static_cast<int>(blockDim.x) / 32) {
     uint32_t sum = 0;
@@ -189,8 +179,7 @@ __device__ TargetDigit<uint32_t> find_target_digit_of_cluster(uint32_t* histogra
   const Found bin =
       find_over_blocks<kMostGroupBins>(its_bins, group_bins, owed - group.above, scratch.bin_sums);
   const int threads = static_cast<int>(blockDim.x);
-  least = scratch.least_of_all;
-  greatest = scratch.greatest_of_all;
+  seen = {scratch.least_of_all, scratch.greatest_of_all};
   own_above = 0;
   for (int i = thread; i < groups; i += threads) own_above += i > group.at ? scratch.groups[i] : 0;
   for (int i = thread; i < group_bins; i += threads) own_above += i > bin.at ? its_bins[i] : 0;
@@ -240,36 +229,28 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   if (thread == 0) scratch.written = scratch.ranked = listed = reserved = 0;
 
   auto selection = Selection<Word, Index>::whole_row(params.k, params.cols);
-  int key_bits = Order::kBits, index_bits = params.index_bits;  // that tell candidates apart
+  Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
   bool first_digit = true;
   uint32_t decided = 0;  // winners that digits have decided: the sum over the block's threads is its own
-  // Counts the next digit by count(digit, look), where look(key) is to see what it counts, and narrows the
-  // selection.
+  // Counts a digit by count(seen), and narrows the selection.
   const auto narrow = [&](auto&& count) {
-    const Digit digit = digit_of_pass(1, params.digit_bits, key_bits, index_bits);
+    if (!first_digit) {
+      digit = next_digit(selection, digit, params.digit_bits, params.index_bits);
+      Cluster::wait();  // all blocks have read this one's histogram
+    }
     const int bins = 1 << digit.width();
-    if (!first_digit) Cluster::wait();  // all blocks have read this one's histogram
     clear_histogram(memory.histogram, bins);
     for (int i = thread; i < kMostGroups; i += threads) scratch.group_sums[i] = 0;
     for (int i = thread; i < kMostGroupBins; i += threads) scratch.bin_sums[i] = 0;
-    if (thread == 0) {
-      scratch.least = ~typename Scratch<Word>::Atomic{0};
-      scratch.greatest = 0;
-    }
+    if (thread == 0) scratch.range.reset();
     __syncthreads();  // no thread counts into bins that another has yet to clear
-    Word least = static_cast<Word>(~Word{0}), greatest = 0;
-    count(digit, [&](Word key) {
-      least = min(least, key);
-      greatest = max(greatest, key);
-    });
+    SeenKeys<Word> seen;
+    count(seen);
     uint32_t own_above;
-    const TargetDigit<uint32_t> target =
-        find_target_digit_of_cluster(memory.histogram, bins, static_cast<uint32_t>(selection.owed), scratch,
-                                     least, greatest, own_above);
+    const TargetDigit<uint32_t> target = find_target_digit_of_cluster(
+        memory.histogram, bins, static_cast<uint32_t>(selection.owed), scratch, seen, own_above);
     selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-    selection.tighten(least, greatest);
-    key_bits = bits_of(static_cast<Word>(selection.split.key - selection.low.key));
-    if (digit.reaches_index()) index_bits = digit.index_shift;
+    selection.tighten(seen.least, seen.greatest);
     decided += own_above;
     if (thread == 0 && selection.takes_all()) decided += memory.histogram[target.digit];
     first_digit = false;
@@ -286,11 +267,11 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   // Steps 1 and 2.
   bool dense = false;
   do {
-    narrow([&](const Digit& digit, auto&& look) {
+    narrow([&](SeenKeys<Word>& seen) {
       if (first_digit) {
-        count_first_digit(order, part, part_cols, reversed, digit, memory.histogram, look);
+        count_first_digit(order, part, part_cols, reversed, digit, memory.histogram, seen);
       } else {
-        count_next_digit(order, part, part_cols, reversed, selection, digit, memory.histogram, look);
+        count_next_digit(order, part, part_cols, reversed, selection, digit, memory.histogram, seen);
       }
     });
     dense = !selection.takes_all() && selection.settle_dense(last_index);
@@ -320,11 +301,11 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
 
   // Step 4.
   while (to_rank() > kRanked) {
-    narrow([&](const Digit& digit, auto&& look) {
+    narrow([&](SeenKeys<Word>& seen) {
       for (int i = thread; i < entries; i += threads) {
         const Extended x = memory.list[i];
         if (x < selection.low || selection.split < x) continue;
-        look(x.key);
+        seen.see(x.key);
         const Word distance = static_cast<Word>(x.key - selection.low.key);
         atomicAdd(memory.histogram + digit.of(distance, x.reversed - selection.low.reversed), 1u);
       }

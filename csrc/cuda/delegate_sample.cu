@@ -129,7 +129,7 @@ __global__ void __launch_bounds__(kAirThreads)
                                  kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
   if (threadIdx.x == 0) {
     state.bound = bound;
-    state.greatest = scratch.greatest;
+    state.greatest = scratch.range.greatest;
   }
 }
 

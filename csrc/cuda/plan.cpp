@@ -116,10 +116,12 @@ Plan air_block_plan(const Problem& problem, const Device& device, const AirStudy
 
 // Blocks of a row's cluster, a power of two: as many as can run at once with those of all rows, an SM each.
 int air_cluster_blocks(const Problem& problem, const Device& device) {
-  const bool long_rows = problem.cols > tuning::kAirClusterLongCols;
-  const int most = std::min(device.cluster_blocks, long_rows ? 16 : 8);
+  const bool long_rows = problem.cols >= tuning::kAirClusterLongCols;
+  const int most = std::min(device.cluster_blocks, problem.cols > tuning::kAirClusterLongCols ? 16 : 8);
   const double reach = tuning::kAirClusterReach * device.sm_count;
-  int blocks = problem.rows <= device.sm_count / 2 ? std::min(2, most) : 1;
+  // Long rows are worth two blocks an SM.
+  const int rows_of_two = long_rows ? device.sm_count : device.sm_count / 2;
+  int blocks = problem.rows <= rows_of_two ? std::min(2, most) : 1;
   while (2 * blocks <= most && static_cast<double>(2 * blocks * problem.rows) <= reach) blocks *= 2;
   return blocks;
 }
@@ -127,10 +129,12 @@ int air_cluster_blocks(const Problem& problem, const Device& device) {
 air_cluster::Config air_cluster_config(const Problem& problem, const Device& device, const AirStudy& study) {
   air_cluster::Config config{};
   config.blocks = air_cluster_blocks(problem, device);
-  config.threads = problem.cols / config.blocks >= tuning::kAirClusterLongPart ? tuning::kAirClusterMaxThreads
-                                                                               : tuning::kAirClusterThreads;
+  const int64_t blocks = problem.rows * config.blocks;
+  const bool long_part = problem.cols / config.blocks >= tuning::kAirClusterLongPart;
+  config.threads =
+      long_part && blocks <= device.sm_count ? tuning::kAirClusterMaxThreads : tuning::kAirClusterThreads;
   // Where clusters of two leave SMs idle, and rows are long enough, four times as many smaller blocks do not.
-  const bool leaves_sms = problem.rows * config.blocks < device.sm_count * tuning::kAirClusterFewSms;
+  const bool leaves_sms = static_cast<double>(blocks) < device.sm_count * tuning::kAirClusterFewSms;
   if (config.blocks == 2 && leaves_sms && problem.cols >= tuning::kAirClusterLongCols &&
       device.cluster_blocks >= 8) {
     config.blocks = 8;
@@ -302,10 +306,11 @@ grid_select_block::Config grid_select_block_config(const Problem& problem, const
 bool suits_cluster(const Problem& problem, const Device& device) {
   const int blocks = air_cluster_blocks(problem, device);
   if (blocks == 1 || problem.rows > tuning::kAirClusterMostElements / problem.cols) return false;
+  // Of so many rows, lists on the fly are as quick for few winners.
+  if (problem.rows > device.sm_count / 2 && problem.k <= tuning::kAutoSmallK) return false;
   const int64_t least = blocks == 2 ? tuning::kAirClusterMinColsOfTwo : tuning::kAirClusterMinCols;
-  const int64_t cols_per_k = problem.cols <= tuning::kAirClusterLongCols
-                                 ? tuning::kAirClusterMinColsPerK
-                                 : tuning::kAirClusterLongMinColsPerK;
+  const int64_t cols_per_k = problem.cols <= tuning::kAirClusterLongCols ? tuning::kAirClusterMinColsPerK
+                                                                         : tuning::kAirClusterLongMinColsPerK;
   return problem.cols >= least && problem.cols <= tuning::kAirClusterMaxCols &&
          problem.k <= problem.cols / cols_per_k;
 }

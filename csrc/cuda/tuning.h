@@ -112,7 +112,7 @@ inline constexpr int kAirClusterRankedUnsorted = 64;
 inline constexpr int64_t kAirClusterMinCols = 1 << 14;
 inline constexpr int64_t kAirClusterMinColsOfTwo = 1 << 15;
 inline constexpr int64_t kAirClusterMaxCols = 1 << 19;
-inline constexpr int64_t kAirClusterMostElements = 1 << 23;
+inline constexpr int64_t kAirClusterMostElements = 1 << 24;
 inline constexpr int64_t kAirClusterMinColsPerK = 2;
 inline constexpr int64_t kAirClusterLongMinColsPerK = 16;
 

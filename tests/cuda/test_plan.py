@@ -143,7 +143,12 @@ def test_clusters_are_for_rows_that_fit_the_gpu_together():
             assert rows * cols <= elements or blocks == 1
         assert cluster(rows, least - 1) is None and cluster(rows, most + 1) is None
     assert cluster(SMS // 2, of_two) and not cluster(SMS // 2, of_two - 1)
-    assert not cluster(SMS // 2 + 1, of_two)
+    # Two blocks an SM, for long rows that have too many winners for lists on the fly.
+    long, few = tuning.number("kAirClusterLongCols"), tuning.number("kAutoSmallK")
+    for rows in (SMS // 2 + 1, SMS):
+        assert cluster(rows, long, few + 1) == (2, 512)
+        assert not cluster(rows, long - 1, few + 1) and not cluster(rows, long, few)
+    assert not cluster(SMS + 1, long, few + 1)
 
 
 def test_a_cluster_ranks_few_winners_and_writes_a_few_more():

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <type_traits>
 
+#include "cuda/device/key_range.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/device/warp.cuh"
@@ -16,38 +16,21 @@ inline constexpr int kListBins = 1 << kListDigitBits;
 
 template <class Word>
 struct ListSelectionScratch {
-  // For atomics, which know no narrower type of 64 bits.
-  using Atomic = std::conditional_t<sizeof(Word) == 8, unsigned long long, unsigned>;
-
   TargetDigitScratch<uint32_t> target;
-  Atomic least, greatest;
+  KeyRange<Word> range;
 };
 
 // The range of a list's keys. `look(i)` is the key of entry number i, and is called once for each, kInFlight
 // at a time by each thread. By all threads of a block.
 template <int kInFlight, class Word, class Look>
 __device__ void find_key_range(int count, ListSelectionScratch<Word>& scratch, Look&& look) {
-  using Atomic = typename ListSelectionScratch<Word>::Atomic;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (thread == 0) {
-    scratch.least = static_cast<Atomic>(~Atomic{0});
-    scratch.greatest = 0;
-  }
+  if (thread == 0) scratch.range.reset();
   __syncthreads();  // the extremes are reset
-  Word least = static_cast<Word>(~Word{0}), greatest = 0;
+  SeenKeys<Word> seen;
 #pragma unroll kInFlight
-  for (int i = thread; i < count; i += threads) {
-    const Word key = look(i);
-    least = min(least, key);
-    greatest = max(greatest, key);
-  }
-  // One atomic a warp; the least is the greatest complement.
-  least = static_cast<Word>(~warp_max(static_cast<Word>(~least)));
-  greatest = warp_max(greatest);
-  if (thread % 32 == 0) {
-    atomicMin(&scratch.least, static_cast<Atomic>(least));
-    atomicMax(&scratch.greatest, static_cast<Atomic>(greatest));
-  }
+  for (int i = thread; i < count; i += threads) seen.see(look(i));
+  scratch.range.add(seen.least, seen.greatest);
   __syncthreads();  // all warps have added
 }
 
@@ -89,8 +72,8 @@ __device__ ExtendedKey<Word, Index> bound_in_list(int count, uint64_t k, uint64_
                                                   int digit_bits, uint32_t* histogram,
                                                   ListSelectionScratch<Word>& scratch, Entry&& entry) {
   auto selection = Selection<Word, Index>::whole_row(k, count);
-  selection.low.key = static_cast<Word>(scratch.least);
-  const int key_bits = bits_of(static_cast<Word>(scratch.greatest - scratch.least));
+  selection.low.key = static_cast<Word>(scratch.range.least);
+  const int key_bits = bits_of(static_cast<Word>(scratch.range.greatest - scratch.range.least));
   return narrow_in_list(count, selection, slack, digit_bits, key_bits, index_bits, histogram, scratch.target,
                         entry);
 }

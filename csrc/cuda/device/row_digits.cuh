@@ -11,16 +11,10 @@
 
 namespace gputopk::cuda {
 
-// The `look` of a count that keeps no more than the histogram.
-struct NoLook {
-  template <class Word>
-  __device__ void operator()(Word) const {}
-};
-
-// The first digit of every element; look(key) sees each.
-template <class Order, class Index, class Look>
+// The first digit of every element, which `seen` sees too.
+template <class Order, class Index, class Seen>
 __device__ void count_first_digit(const Order& order, const typename Order::Bits* part, int64_t cols,
-                                  Index reversed, const Digit& digit, uint32_t* histogram, Look&& look) {
+                                  Index reversed, const Digit& digit, uint32_t* histogram, Seen& seen) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   visit_row<Reading::kAgain>(
@@ -30,7 +24,7 @@ __device__ void count_first_digit(const Order& order, const typename Order::Bits
 #pragma unroll
         for (int i = 0; i < elements.kElements; ++i) {
           const Word key = order(elements[i]);
-          look(key);
+          seen.see(key);
           if constexpr (sizeof(Bits) == 1) {
             atomicAdd(histogram + digit.of(key, reversed - static_cast<Index>(index) - i), 1u);
           } else {  // a first digit is of the key alone
@@ -42,11 +36,11 @@ __device__ void count_first_digit(const Order& order, const typename Order::Bits
       [](Bits, int64_t, bool) {});
 }
 
-// The next digit of the selection's candidates; look(key) sees each.
-template <class Order, class Word, class Index, class Look>
+// The next digit of the selection's candidates, which `seen` sees too.
+template <class Order, class Word, class Index, class Seen>
 __device__ void count_next_digit(const Order& order, const typename Order::Bits* part, int64_t cols,
                                  Index reversed, const Selection<Word, Index>& selection, const Digit& digit,
-                                 uint32_t* histogram, Look&& look) {
+                                 uint32_t* histogram, Seen& seen) {
   using Bits = typename Order::Bits;
   using Extended = ExtendedKey<Word, Index>;
   const Word span = selection.split.key - selection.low.key;
@@ -60,7 +54,7 @@ __device__ void count_next_digit(const Order& order, const typename Order::Bits*
           const Index own = reversed - static_cast<Index>(index) - i;
           const Extended x{static_cast<Word>(selection.low.key + distance), own};
           if (x < selection.low || selection.split < x) continue;
-          look(x.key);
+          seen.see(x.key);
           atomicAdd(histogram + digit.of(distance, own - selection.low.reversed), 1u);
         }
         return 0;

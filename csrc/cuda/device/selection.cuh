@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/key_order.h"
+#include "cuda/device/warp.cuh"
 
 namespace gputopk::cuda {
 
@@ -141,6 +142,15 @@ struct Selection {
     return {key, reversed};
   }
 };
+
+// The digit that follows `last` where digits are `width` bits wide: of the range that its candidates are
+// left.
+template <class Word, class Index>
+__device__ Digit next_digit(const Selection<Word, Index>& selection, const Digit& last, int width,
+                            int index_bits) {
+  const int key_bits = bits_of(static_cast<Word>(selection.split.key - selection.low.key));
+  return digit_of_pass(1, width, key_bits, last.reaches_index() ? last.index_shift : index_bits);
+}
 
 // Counts and indices of 32 bits serve rows of fewer than 2^32 elements.
 template <class Visitor>
