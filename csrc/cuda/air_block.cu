@@ -52,7 +52,7 @@ template <class Order, class Word = typename KeyWord<typename Order::Bits>::type
 __device__ void narrow_and_list(const Params<typename Order::Bits>& params, const Order& order,
                                 const typename Order::Bits* input,
                                 const WinnerWriter<typename Order::Bits>& output, uint32_t* histogram,
-                                TargetDigitScratch<uint32_t>& scratch, KeyRange<Word>& range,
+                                TargetDigitScratch<uint32_t>& scratch, KeyRange<Word> (&ranges)[2],
                                 ExtendedKey<Word, Index>* list, uint32_t& written, uint32_t& listed,
                                 Selection<Word, Index>& selection) {
   using Bits = typename Order::Bits;
@@ -62,7 +62,9 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
 
   // Steps 1 to 3. The first count is most of the work and looks at no more than its digit.
   Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
-  for (bool first = true;; first = false) {
+  for (int pass = 1;; ++pass) {
+    const bool first = pass == 1;
+    KeyRange<Word>& range = ranges[pass % 2];  // a thread may still read that of the pass before
     clear_histogram(histogram, 1 << digit.width());
     if (threadIdx.x == 0) range.reset();
     __syncthreads();  // no thread counts into bins that another has yet to clear
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
   using Extended = ExtendedKey<Word, Index>;
   extern __shared__ uint32_t histogram[];
   __shared__ TargetDigitScratch<uint32_t> scratch;
-  __shared__ KeyRange<Word> range;
+  __shared__ KeyRange<Word> ranges[2];
   __shared__ Extended list[tuning::kAirBlockList];
   __shared__ uint32_t written, listed;
   const Index last_index = static_cast<Index>(params.cols - 1);
@@ -122,7 +124,7 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
       if (threadIdx.x == 0) listed = static_cast<uint32_t>(params.cols);
       __syncthreads();  // the list is whole
     } else {
-      narrow_and_list(params, order, input, output, histogram, scratch, range, list, written, listed,
+      narrow_and_list(params, order, input, output, histogram, scratch, ranges, list, written, listed,
                       selection);
     }
 
