@@ -7,9 +7,10 @@
 
 Every figure is a ratio to something timed on the same buffers in the same run: "x floor", the time over that
 of a kernel that only reads the input once (on the CPU: torch's fastest reduction over the same bytes), and
-"x torch", torch.topk's time over ours. How calls are timed is told in timing.py, which points there are in
-shapes.py. The outputs of the timed calls are checked: ours against the exact oracle of the tests, the others
-as values, since they leave ties open.
+"x torch", torch.topk's time over ours. On the CPU "aten-op" is torch.topk called through torch.ops, as ours
+is: what that road costs. How calls are timed is told in timing.py, which points there are in shapes.py. The
+outputs of the timed calls are checked: ours against the exact oracle of the tests, the others as values, as
+they leave ties open.
 
 Prints a table and writes JSON lines (default bench/results/<set>-<device>.jsonl): a header with GPU, driver,
 versions and commit, a record for each point, and a summary. Exit status: 0, or 1 if one of our results failed
@@ -23,7 +24,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,7 @@ from bench.timing import Contender, Outputs, Timing
 from tests import inputs, oracle
 
 OURS = "ours:"  # prefix of our contenders' names
+ATEN = "aten-op"  # no peer: torch.topk through torch.ops
 ALGORITHMS = tuple(algorithm.name for algorithm in torch_topk.Algorithm)
 CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 5.0
 FLOOR_SCRATCH_BYTES = 2**20
@@ -64,46 +66,60 @@ def floor_contender(x: torch.Tensor) -> Contender:
     )
 
 
+def order_options(point: Point) -> Record:
+    """`largest` and `sorted` as a caller writes them: what has its default's value is left out."""
+    flags = {"largest": point.largest, "sorted": point.sorted}
+    return {name: False for name, flag in flags.items() if not flag}
+
+
+def caller(function: Callable[..., Any], k: int, options: Record) -> Callable[[torch.Tensor], Any]:
+    """The call as it is written out, where it is a common one: unpacking a dict takes time."""
+    if not options:
+        return lambda x: function(x, k)
+    if options == {"sorted": False}:
+        return lambda x: function(x, k, sorted=False)
+    return lambda x: function(x, k, **options)
+
+
+def two_tensors(outputs: Any) -> Outputs:
+    return outputs[0], outputs[1]
+
+
 def torch_contender(point: Point) -> Contender:
     """torch.topk with the same flags; by magnitude, what callers write: topk of abs, and a gather."""
-
-    def plain(x: torch.Tensor) -> Outputs:
-        return torch.topk(x, point.k, -1, point.largest, point.sorted)
+    topk = caller(torch.topk, point.k, order_options(point))
 
     def by_magnitude(x: torch.Tensor) -> Outputs:
-        indices = torch.topk(x.abs(), point.k, -1, point.largest, point.sorted)[1]
+        indices = topk(x.abs())[1]
         return x.gather(-1, indices), indices
 
-    call = by_magnitude if point.magnitude else plain
-    return Contender("torch", call, export=lambda outputs: (outputs[0], outputs[1]))
+    return Contender("torch", by_magnitude if point.magnitude else topk, export=two_tensors)
 
 
-def our_arguments(point: Point, algorithm: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """As a caller writes it: an option that has its default's value is left out."""
-    options: dict[str, Any] = {}
+def aten_contender(point: Point) -> Contender:
+    """torch.topk by the road that ours takes, which costs more than torch's own."""
+    return Contender(ATEN, caller(torch.ops.aten.topk, point.k, order_options(point)), export=two_tensors)
+
+
+def our_options(point: Point, algorithm: str) -> Record:
+    options = order_options(point)
     if point.magnitude:
         options["magnitude"] = True
     if point.index_dtype is not None:
         options["index_dtype"] = getattr(torch, point.index_dtype)
     if algorithm != "auto":
         options["algorithm"] = int(torch_topk.Algorithm[algorithm])
-    return (point.k, -1, point.largest, point.sorted), options
+    return options
 
 
 def our_contender(point: Point, algorithm: str) -> Contender:
-    positional, options = our_arguments(point, algorithm)
-    operator = torch.ops.gputopk.topk
-    return Contender(
-        OURS + algorithm,
-        lambda x: operator(x, *positional, **options),
-        export=lambda outputs: (outputs[0], outputs[1]),
-    )
+    call = caller(torch.ops.gputopk.topk, point.k, our_options(point, algorithm))
+    return Contender(OURS + algorithm, call, export=two_tensors)
 
 
 def plan_of(point: Point, algorithm: str, x: torch.Tensor) -> str | None:
-    positional, options = our_arguments(point, algorithm)
     try:
-        return torch.ops.gputopk._plan(x, *positional, **options)
+        return torch.ops.gputopk._plan(x, point.k, **our_options(point, algorithm))
     except Exception as error:  # the record tells; the timing goes on
         return f"no plan: {timing.one_line(error)}"
 
@@ -149,6 +165,8 @@ def contenders_of(point: Point, x: torch.Tensor, peer_names: Sequence[str]) -> t
     """Everyone who is to be timed at the point, and the reasons of the peers who are not."""
     contenders = [floor_contender(x), torch_contender(point)]
     contenders += [our_contender(point, algorithm) for algorithm in point.algorithms]
+    if x.device.type == "cpu" and not point.magnitude:
+        contenders.append(aten_contender(point))
     absent: Record = {}
     for name in peer_names:
         try:
@@ -286,7 +304,9 @@ def print_table(points: Sequence[Record]) -> None:
     """One line a point: x floor of everyone, x torch of the algorithm that has the goal, goal, verdict."""
     names = dict.fromkeys(c["name"] for p in points for c in p["contenders"])
     ours = [name for name in names if name.startswith(OURS)]
-    others = [name for name in peers.NAMES if any(by_name(p, name).get("us") is not None for p in points)]
+    others = [
+        name for name in (ATEN, *peers.NAMES) if any(by_name(p, name).get("us") is not None for p in points)
+    ]
     columns = ["input", "rows", "cols", "k", "dtype", "order", "floor us", "torch"]
     columns += [name.removeprefix(OURS) for name in ours] + others
     columns += ["x torch", "goal", "met", "best library", "ok"]

@@ -30,6 +30,7 @@ MAX_BARS = 60
 _COLOURS = {
     "floor": "0.6",
     "torch": "tab:red",
+    "aten-op": "tab:gray",
     "pylibraft": "tab:purple",
     "flashinfer": "tab:brown",
     "jax": "tab:pink",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torch_topk
-from bench import delegate_steps, shapes, studies
+from bench import bench_topk, delegate_steps, shapes, studies
 from tests import delegate_model, inputs
 
 
@@ -33,6 +33,16 @@ def test_an_algorithm_can_serve_the_points_that_it_has_goals_at(name):
         tensor = torch.empty((point.rows, point.cols), dtype=getattr(torch, point.dtype), device="meta")
         algorithm = int(torch_topk.Algorithm[name])
         assert torch.ops.gputopk._plan(tensor, point.k, sorted=False, algorithm=algorithm).startswith(name)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("order", [True, False])
+def test_calls_are_written_without_what_has_its_defaults_value(largest, order):
+    point = shapes.Point(1, 8, 3, largest=largest, sorted=order)
+    call = bench_topk.caller(lambda *given, **options: (given, options), 3, bench_topk.order_options(point))
+    given, options = call("x")
+    assert given == ("x", 3)
+    assert options == {n: False for n, flag in (("largest", largest), ("sorted", order)) if not flag}
 
 
 @pytest.mark.parametrize("name", studies.STUDIES)

@@ -41,6 +41,7 @@ class Algorithm(IntEnum):
 # Looked up once.
 _AUTO = Algorithm.auto
 _INT64 = torch.int64
+_Result = torch.return_types.topk
 _operator = torch.ops.gputopk.topk.default
 
 
@@ -100,14 +101,16 @@ def topk(
             topk, (input,), input, k, dim, largest, sorted,
             magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, out=out,
         )  # fmt: skip
-    # The call that is made most, told by the fewest checks. Defaults are left out, as parsing takes time.
+    # The call that is made most, told by the fewest checks and without calls; what they refuse may yet be
+    # served below. Defaults are left out, as parsing takes time.
     if (
         largest is True and sorted is True and type(k) is int and type(dim) is int and dim == -1
         and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and out is None
-        and isinstance(input, Tensor) and _is_served(input) and not _wants_gradient(input)
+        and isinstance(input, Tensor) and (input.is_cpu or (input.is_cuda and has_cuda))
+        and not input.requires_grad and forward_ad._current_level < 0
     ):  # fmt: skip
         try:
-            return torch.return_types.topk(_operator(input, k))
+            return _Result(_operator(input, k))
         except RuntimeError as error:
             _raise_out_of_memory(error)
             raise

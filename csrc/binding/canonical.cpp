@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "binding/check.h"
 #include "binding/overlap.h"
@@ -99,9 +100,8 @@ void copy(Tensor to, Tensor from) {
   copy(torch::stable::narrow(to, dim, half, rest), torch::stable::narrow(from, dim, half, rest));
 }
 
-// A dense result whose selected dimension is last, in the caller's shape.
+// A dense result whose selected dimension is last and belongs elsewhere, in the caller's shape.
 Tensor restore(const Tensor& result, int64_t dim) {
-  if (result.dim() == 0 || dim == result.dim() - 1) return result;
   const Tensor moved = torch::stable::transpose(result, dim, -1);
   // A view, as the strides of sizes 0 and 1 are to be those of a new tensor.
   if (moved.is_contiguous()) return torch::stable::view(result, moved.sizes());
@@ -257,7 +257,10 @@ Buffers buffers_of(const Request& request, const Tensor& values, const Tensor& i
 }
 
 Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op) {
-  std::vector<int64_t> strides(sizes.size());
+  constexpr size_t kFewDims = 8;  // on the stack: an allocation is a hundredth of a short call
+  int64_t few[kFewDims];
+  std::vector<int64_t> many(sizes.size() > kFewDims ? sizes.size() : 0);
+  int64_t* const strides = many.empty() ? few : many.data();
   int64_t stride = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     strides[i] = stride;
@@ -269,7 +272,7 @@ Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tens
   const int32_t shim_dtype = torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
   AtenTensorHandle handle = nullptr;
   const AOTITorchError error =
-      aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides.data(), shim_dtype,
+      aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides, shim_dtype,
                                device_type, device_index, &handle);
   if (error != TORCH_SUCCESS) refuse_allocation(stride * dtype_bytes(*dtype_of(dtype)), like.device(), op);
   return Tensor(handle);
@@ -285,9 +288,10 @@ std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, 
   Request request = canonicalise(self, arguments);
   backend.check(request);
   gather_rows(request);
-  const Tensor values = new_empty(request.sizes, request.value_dtype, self);
-  const Tensor indices = new_empty(request.sizes, request.index_dtype, self);
+  Tensor values = new_empty(request.sizes, request.value_dtype, self);
+  Tensor indices = new_empty(request.sizes, request.index_dtype, self);
   if (!request.empty()) backend.run(request, buffers_of(request, values, indices));
+  if (request.dim_is_last()) return {std::move(values), std::move(indices)};
   return {restore(values, request.dim), restore(indices, request.dim)};
 }
 
@@ -301,8 +305,7 @@ void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& valu
   if (request.empty()) return;
 
   gather_rows(request);
-  const bool dim_is_last = sizes.empty() || request.dim == static_cast<int64_t>(sizes.size()) - 1;
-  if (dim_is_last && values.is_contiguous() && indices.is_contiguous()) {
+  if (request.dim_is_last() && values.is_contiguous() && indices.is_contiguous()) {
     return backend.run(request, buffers_of(request, values, indices));
   }
   const Tensor dense_values = new_empty(request.sizes, request.value_dtype, self);

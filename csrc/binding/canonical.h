@@ -41,6 +41,7 @@ struct Request {
   ScalarType index_dtype;
 
   bool empty() const { return problem.rows == 0 || problem.k == 0; }
+  bool dim_is_last() const { return sizes.empty() || dim == static_cast<int64_t>(sizes.size()) - 1; }
 };
 
 // Checks in torch.topk's order (dim, k, dtype) and throws in its words. Launches nothing.

@@ -1,7 +1,6 @@
 #include "binding/cuda_device.h"
 
 #include <cuda_runtime_api.h>
-#include <torch/csrc/stable/accelerator.h>
 
 #include <array>
 #include <mutex>
@@ -45,6 +44,10 @@ cuda::Stream current_stream(int32_t device_index) {
   void* stream = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_current_cuda_stream(device_index, &stream));
   return static_cast<cuda::Stream>(stream);
+}
+
+CurrentDevice::CurrentDevice(int32_t index) {
+  if (torch::stable::accelerator::getCurrentDeviceIndex() != index) guard_.emplace(index);
 }
 
 }  // namespace gputopk::binding

@@ -1,7 +1,6 @@
 // gputopk::rerank on CUDA: plan, allocate, run, one status check.
 
 #include <cuda_runtime_api.h>
-#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
 
 #include "binding/check.h"
@@ -24,7 +23,7 @@ std::string text_of_plan(const cuda::RerankPlan& plan) {
 
 void run(const RerankProblem& problem, const RerankBuffers& buffers, const Tensor& like) {
   const int32_t device_index = like.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device_index);
+  const CurrentDevice current(device_index);
   const cuda::RerankPlan plan = make_plan(problem, like);
   const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
   std::optional<Tensor> workspace;

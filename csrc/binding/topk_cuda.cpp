@@ -3,7 +3,6 @@
 #include "cuda/topk.h"
 
 #include <cuda_runtime_api.h>
-#include <torch/csrc/stable/accelerator.h>
 #include <torch/csrc/stable/library.h>
 
 #include <algorithm>
@@ -36,7 +35,7 @@ cuda::Plan make_plan(const Request& request) {
 
 void run_plan(const cuda::Plan& plan, const Request& request, Buffers buffers) {
   const int32_t device_index = request.input.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device_index);
+  const CurrentDevice current(device_index);
   const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
   std::optional<Tensor> workspace;
   if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, request.input);
@@ -155,7 +154,7 @@ void read_floor(Tensor self, Tensor scratch) {
   check(scratch_bytes >= cuda::kReadFloorScratchBytes, "gputopk::_read_floor: scratch has ", scratch_bytes,
         " bytes, and needs ", cuda::kReadFloorScratchBytes);
   const int32_t device_index = self.get_device_index();
-  const torch::stable::accelerator::DeviceGuard guard(device_index);
+  const CurrentDevice current(device_index);
   const cuda::ErrorCode error =
       cuda::read_floor(self.const_data_ptr(), static_cast<size_t>(self.numel()) * self.element_size(),
                        scratch.mutable_data_ptr(), device_of(device_index), current_stream(device_index));

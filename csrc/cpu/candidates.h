@@ -81,8 +81,11 @@ constexpr RankKey<Item> kTieMask = 0;
 template <class Bits>
 constexpr uint64_t kTieMask<NarrowCandidate<Bits>> = NarrowCandidate<Bits>::kIndexMask;
 
+// Past the last candidate, so many of no meaning may be written.
+constexpr int kAppendSlack = 7;
+
 // Appends the elements whose bit is set, in order; returns how many. `keys` are those of kStrip elements from
-// `first_index`. May write, past the last, up to seven candidates of no meaning.
+// `first_index`. Writes up to kAppendSlack more.
 template <class Candidate, class Bits>
 int64_t append_masked(const Bits* keys, int64_t first_index, uint64_t mask, Candidate* out) {
   int64_t count = 0;
@@ -243,40 +246,63 @@ int64_t keep_best_by_keys(Candidate* candidates, int64_t count, int64_t k, int64
   return kept;
 }
 
-// Sorts up to kRankSortMax candidates: the place of each is the number of better ones.
+// Keys are placed by blocks of two vectors.
+constexpr int kPlacedAtOnce = 2 * kVectorLanes<uint64_t>;
+
+// The place of each of `count` rank keys, at most kRankSortMax, best first: the number of better ones. Both
+// arrays hold whole blocks, and keys behind the last are set to 0.
+template <class Candidate>
+void find_places(uint64_t* keys, int64_t count, uint64_t* places) {
+  constexpr int kVector = kVectorLanes<uint64_t>;
+  static_assert(kRankSortMax % kPlacedAtOnce == 0, "the arrays hold whole blocks");
+  Vector<uint64_t> lanes;
+  for (int lane = 0; lane < kVector; ++lane) lanes[lane] = lane;
+  const int64_t end = (count + kPlacedAtOnce - 1) / kPlacedAtOnce * kPlacedAtOnce;
+  // By a mask: a loop over the rest would branch on its length.
+  for (int64_t i = end - kPlacedAtOnce; i < end; i += kVector) {
+    Vector<uint64_t> last = load_vector(keys + i);
+    last = lanes + i < static_cast<uint64_t>(count) ? last : Vector<uint64_t>{};
+    __builtin_memcpy(keys + i, &last, sizeof(last));
+  }
+  for (int64_t block = 0; block < end; block += kPlacedAtOnce) {
+    const Vector<uint64_t> first = load_vector(keys + block);
+    const Vector<uint64_t> second = load_vector(keys + block + kVector);
+    Vector<uint64_t> better_than_first = {};
+    Vector<uint64_t> better_than_second = {};
+    // Earlier candidates are better where equal. Within the block that is settled below.
+    for (int64_t i = 0; i < block; ++i) {
+      better_than_first = keys[i] >= first ? better_than_first + 1 : better_than_first;
+      better_than_second = keys[i] >= second ? better_than_second + 1 : better_than_second;
+    }
+    for (int64_t i = block; i < end; i += kPlacedAtOnce) {
+      for (int lane = 0; lane < kPlacedAtOnce; ++lane) {
+        better_than_first = keys[i + lane] > first ? better_than_first + 1 : better_than_first;
+        better_than_second = keys[i + lane] > second ? better_than_second + 1 : better_than_second;
+      }
+    }
+    __builtin_memcpy(places + block, &better_than_first, sizeof(better_than_first));
+    __builtin_memcpy(places + block + kVector, &better_than_second, sizeof(better_than_second));
+  }
+  if constexpr (sizeof(Candidate) > sizeof(uint64_t)) {  // narrow candidates are never equal
+    // Of every two one is the better, unless they are equal and of one block.
+    uint64_t better = 0;
+    for (int64_t i = 0; i < count; ++i) better += places[i];
+    if (better == static_cast<uint64_t>(count * (count - 1) / 2)) return;
+    for (int64_t i = 0; i < count; ++i) {
+      for (int64_t j = i - i % kPlacedAtOnce; j < i; ++j) places[i] += keys[j] == keys[i];
+    }
+  }
+}
+
+// Sorts up to kRankSortMax candidates, by their places.
 template <class Candidate>
 void sort_by_rank(Candidate* candidates, int64_t count) {
-  constexpr int kVector = kVectorLanes<uint64_t>;
-  constexpr int kBlock = 2 * kVector;  // candidates placed at once
-  static_assert(kRankSortMax % kBlock == 0, "the arrays hold whole blocks");
   Candidate copies[kRankSortMax];
   uint64_t keys[kRankSortMax];
   uint64_t places[kRankSortMax];
   for (int64_t i = 0; i < count; ++i) copies[i] = candidates[i];
   for (int64_t i = 0; i < count; ++i) keys[i] = rank_key(candidates[i]);
-  for (int64_t i = count; i % kBlock != 0; ++i) keys[i] = 0;
-  for (int64_t block = 0; block < count; block += kBlock) {
-    const Vector<uint64_t> first = load_vector(keys + block);
-    const Vector<uint64_t> second = load_vector(keys + block + kVector);
-    Vector<uint64_t> better_than_first = {};
-    Vector<uint64_t> better_than_second = {};
-    // Earlier candidates are better where equal. Within the block that is settled one by one below.
-    for (int64_t i = 0; i < block; ++i) {
-      better_than_first = keys[i] >= first ? better_than_first + 1 : better_than_first;
-      better_than_second = keys[i] >= second ? better_than_second + 1 : better_than_second;
-    }
-    for (int64_t i = block; i < count; ++i) {
-      better_than_first = keys[i] > first ? better_than_first + 1 : better_than_first;
-      better_than_second = keys[i] > second ? better_than_second + 1 : better_than_second;
-    }
-    __builtin_memcpy(places + block, &better_than_first, sizeof(better_than_first));
-    __builtin_memcpy(places + block + kVector, &better_than_second, sizeof(better_than_second));
-    if constexpr (sizeof(Candidate) > sizeof(uint64_t)) {  // narrow candidates are never equal
-      for (int64_t i = block; i < block + kBlock; ++i) {
-        for (int64_t j = block; j < i; ++j) places[i] += keys[j] == keys[i];
-      }
-    }
-  }
+  find_places<Candidate>(keys, count, places);
   for (int64_t i = 0; i < count; ++i) candidates[places[i]] = copies[i];
 }
 

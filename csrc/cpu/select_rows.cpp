@@ -22,16 +22,15 @@
 #include "cpu/select_rows.h"
 
 #include "cpu/candidates.h"
+#include "cpu/delegates.h"
 #include "cpu/lanes.h"
 #include "cpu/runs.h"
+#include "cpu/short_rows.h"
 
 namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
 
 // With fewer elements behind a delegate the floor would reject too little to pay for itself.
 constexpr int64_t kMinElementsPerDelegate = 4;
-
-// Up to this many delegates, counting all pairs finds the k-th best fastest.
-constexpr int64_t kMaxPairedDelegates = 32;
 
 // Up to this many elements a winner, delegates are no cheaper than all keys, unless they are few enough to
 // pair.
@@ -97,48 +96,6 @@ TileShape choose_tile(int64_t length, int64_t k) {
   return {larger(kTile, strips * kStrip), delegates};
 }
 
-// Writes whole strips; behind the last key, zeros.
-template <class Order, class Bits>
-void find_keys(const Order& order, const Bits* elements, int64_t count, Bits* keys) {
-  for (int64_t i = 0; i < count; ++i) keys[i] = order(elements[i]);
-  for (int64_t i = count; i % kStrip != 0; ++i) keys[i] = 0;
-}
-
-// The order of keys.
-template <class Bits>
-struct Identity {
-  Bits operator()(Bits key) const { return key; }
-};
-
-// Delegate i serves the elements i, i + count, i + 2 count, ...: neighbours have different delegates, so that
-// rising and falling rows, too, have their best elements behind different ones.
-template <class Order, class Bits>
-void find_delegates(const Order& order, const Bits* elements, int64_t count, int64_t depth, Bits* delegates) {
-  for (int64_t i = 0; i < count; i += kLanes<Bits>) {
-    Bits best[kLanes<Bits>] = {};
-    raise_lanes(order, elements + i, depth, count, best);
-    __builtin_memcpy(delegates + i, best, sizeof(best));
-  }
-}
-
-// The k-th largest of a few keys, whole vectors of them, by counting for each the larger ones.
-template <class Bits>
-Bits kth_by_pairs(const Bits* keys, int64_t count, int64_t k) {
-  constexpr Bits kGreatest = static_cast<Bits>(~Bits{0});
-  Vector<Bits> kth = kGreatest - Vector<Bits>{};
-  for (int64_t i = 0; i < count; i += kVectorLanes<Bits>) {
-    const Vector<Bits> mine = load_vector(keys + i);
-    Vector<Bits> larger_ones = {};
-    for (int64_t j = 0; j < count; ++j) {
-      larger_ones -= reinterpret_cast<Vector<Bits>>((keys[j] - Vector<Bits>{}) > mine);
-    }
-    kth = (larger_ones < static_cast<Bits>(k)) & (mine < kth) ? mine : kth;
-  }
-  Bits smallest = kGreatest;
-  for (int lane = 0; lane < kVectorLanes<Bits>; ++lane) smallest = smaller<Bits>(smallest, kth[lane]);
-  return smallest;
-}
-
 // k elements from here on reach `key`.
 template <class Selection>
 void expect_at_least(Selection& selection, typename Selection::Bits key) {
@@ -170,9 +127,7 @@ bool raise_floor(Selection& selection, int64_t begin, int64_t end, int64_t deleg
   }
   if (count_at_least(selection.delegates, delegates, selection.floor) < selection.k) return false;
   expect_at_least(selection,
-                  delegates <= kMaxPairedDelegates
-                      ? kth_by_pairs(selection.delegates, delegates, selection.k)
-                      : find_cut(selection.delegates, delegates, selection.k, cut_slack(selection.k)));
+                  kth_delegate(selection.delegates, delegates, selection.k, cut_slack(selection.k)));
   return true;
 }
 
@@ -381,6 +336,16 @@ void write_best(const Piece& piece, const Scratch& scratch, int64_t count, const
   }
 }
 
+template <class Order, class Candidate>
+void select_short(const Order& order, const Rows& rows, const Scratch& scratch, const Output& output) {
+  using Bits = typename Order::Bits;
+  select_short_rows(order, rows, scratch, output, [&](const Bits* row, const Output& row_output) {
+    const Piece piece{row, 0, rows.cols, rows.k};
+    const int64_t count = select_piece<Order, Candidate>(order, piece, scratch);
+    write_best<Bits, Candidate>(piece, scratch, count, row_output);
+  });
+}
+
 template <class Order>
 Kernel<Order> kernel(bool wide) {
   using Bits = typename Order::Bits;
@@ -389,9 +354,9 @@ Kernel<Order> kernel(bool wide) {
   if constexpr (sizeof(Bits) < 8) {
     using Narrow = NarrowCandidate<Bits>;
     static_assert(sizeof(Narrow) == kNarrowCandidateBytes);
-    if (!wide) return {select_piece<Order, Narrow>, write_best<Bits, Narrow>};
+    if (!wide) return {select_piece<Order, Narrow>, write_best<Bits, Narrow>, select_short<Order, Narrow>};
   }
-  return {select_piece<Order, Wide>, write_best<Bits, Wide>};
+  return {select_piece<Order, Wide>, write_best<Bits, Wide>, select_short<Order, Wide>};
 }
 
 template Kernel<KeyOrder<uint8_t, false>> kernel(bool);

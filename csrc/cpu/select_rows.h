@@ -18,6 +18,15 @@ struct Piece {
   int64_t k;
 };
 
+// A batch of whole rows.
+struct Rows {
+  const void* first;  // its element 0
+  int64_t stride;     // elements from one row to the next
+  int64_t count;
+  int64_t cols;
+  int64_t k;
+};
+
 // Where a worker keeps what it has found. topk_cpu.cpp sizes it by the constants below.
 struct Scratch {
   char* candidates;  // 2 k + kSpareCandidates; what is not in use is a sort's second buffer
@@ -47,6 +56,10 @@ constexpr int64_t kSpareKeys = 64;       // to the end of a strip
 // Elements of a tile: 16 KB of float32, so that the memory is read once where a tile is read twice.
 constexpr int64_t kTile = 4096;
 
+// Rows that select_short_rows takes. Of 4096 elements or with more winners they gain nothing by it.
+constexpr int64_t kMaxShortCols = 1024;
+constexpr int64_t kMaxShortK = 16;
+
 template <class Order>
 struct Kernel {
   // Collects candidates of the piece, in the order of their indices, that contain its min(k, length) best.
@@ -54,6 +67,9 @@ struct Kernel {
   int64_t (*select_piece)(const Order& order, const Piece& piece, const Scratch& scratch);
   // Writes the best k of `count` >= k candidates, which are in the order of their indices.
   void (*write_best)(const Piece& piece, const Scratch& scratch, int64_t count, const Output& output);
+  // Both, for a batch of rows with cols <= kMaxShortCols and k <= kMaxShortK. `output` is the first row's.
+  void (*select_short_rows)(const Order& order, const Rows& rows, const Scratch& scratch,
+                            const Output& output);
 };
 
 // One for each level that was compiled. `wide`: with candidates of kWideCandidateBytes.

@@ -49,6 +49,7 @@ Kernel<Order> kernel_for(Level level, bool wide) {
 // The slots of scratch lie one after the other, behind a count of candidates for each.
 struct Plan {
   bool wide;        // candidates of kWideCandidateBytes
+  bool short_rows;  // for select_short_rows
   int64_t pieces;   // of a row; 1: workers take whole rows
   int64_t workers;  // each with its own slot
   size_t candidate_bytes;
@@ -75,6 +76,8 @@ Plan make_plan(const Problem& problem, int threads) {
   const int64_t most_pieces = problem.cols / (kMinPiecePerWinner * problem.k);
   plan.pieces = std::clamp<int64_t>(workers / problem.rows, 1, std::max<int64_t>(most_pieces, 1));
   plan.workers = plan.pieces > 1 ? problem.rows * plan.pieces : std::min(workers, problem.rows);
+
+  plan.short_rows = problem.cols <= kMaxShortCols && problem.k <= kMaxShortK;
 
   const int64_t piece_cols = (problem.cols + plan.pieces - 1) / plan.pieces;
   const int64_t k = std::min(problem.k, piece_cols);
@@ -124,11 +127,19 @@ template <class Order>
 void take_rows(Call<Order>& call, int64_t worker) {
   const Scratch scratch = call.scratch(worker);
   const int64_t rows = call.problem.rows;
-  const int64_t batch = std::max<int64_t>(1, rows / (call.plan.workers * kBatchesPerWorker));
+  const int64_t workers = call.plan.workers;
+  const int64_t batch = workers == 1 ? rows : std::max<int64_t>(1, rows / (workers * kBatchesPerWorker));
   for (;;) {
     const int64_t begin = call.next_row.fetch_add(batch, std::memory_order_relaxed);
     if (begin >= rows) return;
-    for (int64_t row = begin; row < std::min(begin + batch, rows); ++row) {
+    const int64_t end = std::min(begin + batch, rows);
+    if (call.plan.short_rows) {
+      const Rows part{call.piece(begin, 0).row, call.problem.row_stride, end - begin, call.problem.cols,
+                      call.problem.k};
+      call.kernel.select_short_rows(call.order, part, scratch, call.output(begin));
+      continue;
+    }
+    for (int64_t row = begin; row < end; ++row) {
       const Piece piece = call.piece(row, 0);
       const int64_t count = call.kernel.select_piece(call.order, piece, scratch);
       call.kernel.write_best(piece, scratch, count, call.output(row));

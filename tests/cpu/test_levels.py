@@ -170,6 +170,44 @@ def test_every_level_answers_every_named_input_exactly(probe, dtype):
             oracle.assert_topk(result, tensor, k, -1, largest, order, magnitude=k == 33)
 
 
+# Short rows with few winners have a kernel of their own: up to 1024 elements and k = 16, 16 rows at a time.
+SHORT_COLS = [*range(1, 36), *range(61, 68), 100, *range(126, 131), 192, 200, 256, 1000, *range(1023, 1026)]
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_every_level_answers_short_rows_exactly(probe, dtype):
+    names = itertools.cycle(inputs.names_for(dtype))
+    flags = itertools.cycle(itertools.product((True, False), repeat=3))
+    index_dtypes = itertools.cycle([torch.int64, torch.int64, torch.int32])
+    for cols in SHORT_COLS:
+        tensor = inputs.make(next(names), 1 + cols % 34, cols, dtype, seed=cols)
+        for k in {1, 2, cols % 15 + 2, 16, 17, cols}:
+            if k > cols:
+                continue
+            (largest, order, magnitude), index_dtype = next(flags), next(index_dtypes)
+            result = probe.topk(tensor, k, 1, largest, order, magnitude, index_dtype)
+            oracle.assert_topk(
+                result, tensor, k, -1, largest, order, magnitude=magnitude, index_dtype=index_dtype
+            )
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.int64, torch.float16, torch.uint8], ids=oracle.name_of
+)
+def test_every_level_tells_short_rows_with_crowds_and_ties_from_others(probe, dtype):
+    """Rows of which too much reaches any floor lie between rows that are ranked, and rows of many ties."""
+    for cols, k in itertools.product((64, 640, 1024), (2, 5, 8, 16)):
+        tensor = inputs.make("normal", 50, cols, dtype, seed=cols + k)
+        for step, rows in ((8, slice(3, None, 7)), (16, slice(4, None, 7)), (64, slice(5, None, 7))):
+            places = torch.arange(0, cols, step)
+            tensor[rows, places] = (100 + places.flip(0) % 27).to(dtype)
+        tensor[6::7] = tensor[0, 0]
+        tensor[6::14, cols // 2 :: 3] = 99
+        for largest, order in itertools.product((True, False), repeat=2):
+            result = probe.topk(tensor, k, 1, largest, order, False, torch.int64)
+            oracle.assert_topk(result, tensor, k, -1, largest, order)
+
+
 def test_the_canaries_are_looked_at(probe):
     """A library that asks for half its workspace is found out."""
 

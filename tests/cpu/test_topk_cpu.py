@@ -200,7 +200,8 @@ def test_rows_at_any_alignment_give_the_oracles_answer(dtype, offset):
     storage = inputs.make("normal", 1, 4000, dtype).view(-1)
     for cols in (61, 64, 1000):
         for row_stride in (cols, cols + 1, cols + 7):
-            check(storage[offset:].as_strided((3, cols), (row_stride, 1), offset), 10)
+            for k in (1, 10):
+                check(storage[offset:].as_strided((3, cols), (row_stride, 1), offset), k)
 
 
 def test_nothing_past_a_row_is_read_into_a_result():
