@@ -3,10 +3,12 @@
 // cluster: the same digits of the same extended keys as air.cu, but the blocks of a row add up histograms in
 // each other's shared memory, with barriers of a quarter of a microsecond where air.cu has launches.
 //
-//   1. Each block counts the first digit of its part of the row. Each adds up its share of the bins over all
-//      blocks, and the one whose share holds the target digit tells the others.
+//   1. Each block counts the first digit of its part of the row, and sums its bins by groups. Then each adds
+//      up, over all blocks, the groups, finds the one that holds the target digit, and adds up its bins. All
+//      do the same, for telling each other would take two barriers more.
 //   2. While the candidates are more than fit the blocks' lists, and more than are owed (early stop), the row
-//      is read again to count their next digit.
+//      is read again to count their next digit. Digits are of the range that the keys counted last really
+//      have, so that rows of one value, or of few, take one or two.
 //   3. A last read writes the winners and lists the candidates that are left, each block its own.
 //   4. While the candidates are too many to rank, their next digit is counted from the lists.
 //   5. Every block is given all candidates that are left, and ranks its share of them: those win that have
@@ -37,7 +39,6 @@ namespace {
 
 using Index = uint32_t;
 constexpr int kMostBlocks = tuning::kAirClusterMostBlocks;
-constexpr uint64_t kRanked = tuning::kAirClusterRanked;
 
 template <class Bits>
 struct Params {
@@ -48,6 +49,7 @@ struct Params {
   int64_t k;
   int digit_bits;
   int index_bits;
+  uint64_t ranked;
   bool ranks_winners;
   WinnerWriter<Bits> output;
 };
@@ -58,6 +60,7 @@ template <class Bits>
 struct Memory {
   using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
   static constexpr uint64_t kList = tuning::kAirClusterListBytes / sizeof(Extended);
+  static constexpr uint64_t kRanked = tuning::kAirClusterMostRanked;
   static_assert(kList >= kRanked, "what is ranked is listed first");
 
   Extended* list;
@@ -300,7 +303,7 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   const int entries = static_cast<int>(listed);
 
   // Step 4.
-  while (to_rank() > kRanked) {
+  while (to_rank() > params.ranked) {
     narrow([&](SeenKeys<Word>& seen) {
       for (int i = thread; i < entries; i += threads) {
         const Extended x = memory.list[i];
@@ -382,6 +385,7 @@ ErrorCode launch(const Config& config, const Problem& problem, const Buffers& bu
   params.k = problem.k;
   params.digit_bits = config.digit_bits;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+  params.ranked = static_cast<uint64_t>(config.ranked);
   params.ranks_winners = config.ranks_winners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 

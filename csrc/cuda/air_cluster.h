@@ -12,6 +12,7 @@ struct Config {
   int blocks;  // a row: a power of two
   int threads;
   int digit_bits;
+  int ranked;          // rank so many candidates at most, up to tuning::kAirClusterMostRanked
   bool ranks_winners;  // rank the winners too, so that they are in order: a small k
 };
 

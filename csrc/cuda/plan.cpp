@@ -143,8 +143,11 @@ air_cluster::Config air_cluster_config(const Problem& problem, const Device& dev
   if (study.cluster > 0) config.blocks = study.cluster;
   if (study.threads > 0) config.threads = study.threads;
   config.digit_bits = study.digit_bits > 0 ? study.digit_bits : tuning::kAirClusterDigitBits;
-  config.ranks_winners =
-      problem.k <= (problem.sorted ? tuning::kAirClusterRankedWinners : tuning::kAirClusterRankedUnsorted);
+  const double comparisons = static_cast<double>(tuning::kAirClusterComparisons) * config.blocks;
+  const int64_t most = std::min(tuning::kAirClusterMostRanked, static_cast<int>(std::sqrt(comparisons)));
+  config.ranks_winners = problem.k <= (problem.sorted ? most / 2 : tuning::kAirClusterRankedUnsorted);
+  config.ranked =
+      static_cast<int>(std::min(most, tuning::kAirClusterRanked + (config.ranks_winners ? problem.k : 0)));
   return config;
 }
 

@@ -101,10 +101,14 @@ inline constexpr int kAirClusterDigitBits = 12;
 inline constexpr int kAirClusterMaxDigitBits = 13;
 // Candidates that a block can list: 4096 of 4-byte dtypes.
 inline constexpr int kAirClusterListBytes = 32 * 1024;
-// Candidates that are ranked against each other by all blocks instead of by more digits; and winners that are
-// ranked with them, which puts them in order; where no order is asked for, as many as cost less than places.
+// Candidates that are ranked against each other by all blocks instead of by more digits, which more of them
+// would not pay for.
 inline constexpr int kAirClusterRanked = 512;
-inline constexpr int kAirClusterRankedWinners = 256;
+// Winners that are ranked with them, which puts them in order: half of as many entries as take so many
+// comparisons a block, 2 us, less than a launch to order them; where no order is asked for, as many as cost
+// less than reserving places.
+inline constexpr int64_t kAirClusterComparisons = 128 * 1024;
+inline constexpr int kAirClusterMostRanked = 1024;
 inline constexpr int kAirClusterRankedUnsorted = 64;
 // From timings beside the other forms and algorithms, rows 1 to 130, cols 2^12 to 2^20: rows of so many cols,
 // of clusters of two a little longer; in all not so many elements that the GPU's bandwidth is what counts;

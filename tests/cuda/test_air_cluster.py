@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -14,8 +15,14 @@ pytestmark = pytest.mark.gpu
 
 BLOCKS = (2, 4, 8, 16)
 RANKED = tuning.number("kAirClusterRanked")
-RANKED_WINNERS = [tuning.number("kAirClusterRankedWinners"), tuning.number("kAirClusterRankedUnsorted")]
+UNSORTED = tuning.number("kAirClusterRankedUnsorted")
 LISTED = tuning.number("kAirClusterListBytes") // 8  # of 4-byte dtypes
+
+
+def most_ranked(blocks: int) -> int:
+    """The most entries, winners and candidates, that a cluster ranks."""
+    comparisons = tuning.number("kAirClusterComparisons")
+    return min(tuning.number("kAirClusterMostRanked"), math.isqrt(comparisons * blocks))
 
 
 def check(tensor: torch.Tensor, k: int, largest: bool = True, order: bool = True, **study) -> None:
@@ -74,10 +81,11 @@ def test_as_many_candidates_as_fit_and_one_more(device, blocks, order):
     """Elements of one first digit, around what is ranked at once and what blocks list, of distinct values,
     few and one, among smaller ones; and winners before them, around the number that is ranked with them."""
     cols = 40_001
-    counts = (RANKED - 1, RANKED, RANKED + 1, LISTED, LISTED + 1)
+    most = most_ranked(blocks)
+    counts = (RANKED - 1, RANKED, RANKED + 1, most, most + 1, LISTED, LISTED + 1)
     for count, values in itertools.product(counts, (1, 7, None)):
         distinct = values or count
-        for winners in (0, 1, *RANKED_WINNERS, RANKED_WINNERS[0] + 1):
+        for winners in (0, 1, UNSORTED, most // 2, most // 2 + 1):
             tensor = torch.rand(1, cols, device=device)
             place = torch.randperm(cols, device=device)
             # One first digit of 12 bits: sign, exponent and three bits of [16, 18).
@@ -102,7 +110,8 @@ def test_winners_in_one_block_or_in_all(device, where, blocks):
     tensor = inputs.make("normal", 2, cols, torch.float32, device)
     raised = torch.full_like(tensor, 7.0) if where == "ties everywhere" else tensor.abs() + 100
     tensor = torch.where(high, raised, tensor)
-    for k in (1, 64, 65, 256, 257, 1000, 2000, 2001, 3000):
+    ordered = most_ranked(blocks) // 2
+    for k in (1, 64, 65, ordered, ordered + 1, 1000, 2000, 2001, 3000):
         check(tensor, k, cluster=blocks)
         check(-tensor, k, largest=False, order=False, cluster=blocks)
 
@@ -126,7 +135,7 @@ def test_rows_at_any_alignment_are_answered_exactly(device, dtype, offset):
         check(tensor, 1, largest=False, cluster=16)
 
 
-@pytest.mark.parametrize("k", [1, 256, 257, 4000])
+@pytest.mark.parametrize("k", [1, 512, 513, 4000])
 @pytest.mark.parametrize("name", ["normal", "few_distinct", "increasing", "all_equal"])
 def test_repeats_give_the_same_bits_in_order(device, name, k):
     tensor = inputs.make(name, 8, 1 << 17, torch.float32, device)

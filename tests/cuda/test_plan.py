@@ -152,10 +152,10 @@ def test_clusters_are_for_rows_that_fit_the_gpu_together():
 
 
 def test_a_cluster_ranks_few_winners_and_writes_a_few_more():
-    ranked, unsorted = tuning.number("kAirClusterRankedWinners"), tuning.number("kAirClusterRankedUnsorted")
+    ranked, unsorted = tuning.number("kAirClusterMostRanked"), tuning.number("kAirClusterRankedUnsorted")
     for k, flags, in_order in (
-        (ranked, {}, True),
-        (ranked + 1, {}, False),
+        (ranked // 2, {}, True),
+        (ranked // 2 + 1, {}, False),
         (unsorted, {"sorted": False}, True),
         (unsorted + 1, {"sorted": False}, False),
     ):
