@@ -26,11 +26,13 @@ def _output_of(*command: str) -> str | None:
 
 
 def commit() -> str | None:
-    """The checked-out commit, with -dirty where tracked files differ from it; None outside a checkout."""
+    """The checked-out commit, with -dirty where tracked files other than results differ from it; None outside
+    a checkout."""
     head = _output_of("git", "rev-parse", "--short=12", "HEAD")
     if not head:
         return None
-    return head + ("-dirty" if _output_of("git", "status", "--porcelain", "--untracked-files=no") else "")
+    changed = ("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
+    return head + ("-dirty" if _output_of(*changed) else "")
 
 
 def _cpu_model() -> str:
