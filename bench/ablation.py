@@ -10,6 +10,7 @@ All on one row of float32, unsorted. Timed side by side, against one read of the
     early_stop   AIR's early stopping on and off over cols, on uniform input as in figure 10, and on input
                  whose k largest elements have the first digit to themselves, so that it surely applies
     digit_bits   AIR's digits of 8 to 14 bits, for input that spreads over the first digit and that does not
+    spread       AIR with a row on one block, one cluster, or many blocks of the whole GPU, over cols
     queues       GridSelect with a queue a warp and a queue a thread, over cols and k (figure 11)
     beta         delegate with one and two delegates a subrange over k, each with rule 4's alpha (figure 9)
     alpha        delegate over alpha, rule 4's against the best (figures 13 and 14)

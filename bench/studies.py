@@ -97,6 +97,22 @@ STUDIES = {
         (K,),
         _always({"plan": {}} | {f"{bits} bits": {"digit_bits": bits} for bits in (8, 11, 12, 13, 14)}),
     ),
+    "spread": Study(
+        "AIR, a row on one block, one cluster or the whole GPU",
+        "_air",
+        ("normal", "all_equal"),
+        _powers(13, 20),
+        (K,),
+        _always(
+            {
+                "one block": {"threads": 512},
+                "cluster of 8": {"cluster": 8},
+                "cluster of 16": {"cluster": 16},
+                "many blocks": {},
+            }
+        ),
+        pair=("cluster of 16", "many blocks"),
+    ),
     "queues": Study(
         "GridSelect, figure 11",
         "_grid_select",
