@@ -83,6 +83,9 @@ std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool 
         "gputopk::_air: digit_bits must be in [4, ", most_bits, "], or 0, but is ", digit_bits);
   check(blocks >= 0 && blocks <= 8 * device.sm_count, "gputopk::_air: blocks must be in [0, ",
         8 * device.sm_count, "], but is ", blocks);
+  const bool takes_clusters = device.cluster_blocks > 1;
+  check(cluster == 0 || takes_clusters,
+        "gputopk::_air: cluster must be 0 on a device without clusters, but is ", cluster);
   check(cluster >= 0 && cluster <= device.cluster_blocks && (cluster & (cluster - 1)) == 0,
         "gputopk::_air: cluster must be a power of two in [1, ", device.cluster_blocks, "], or 0, but is ",
         cluster);

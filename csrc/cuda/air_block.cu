@@ -74,7 +74,7 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
     } else {
       SeenKeys<Word> seen;
       count_next_digit(order, input, params.cols, last_index, selection, digit, histogram, seen);
-      range.add(seen.least, seen.greatest);
+      range.add(seen);
     }
     __syncthreads();  // all warps have counted
     const TargetDigit<uint32_t> target =

@@ -6,13 +6,13 @@
 //   1. Each block counts the first digit of its part of the row, and sums its bins by groups. Then each adds
 //      up, over all blocks, the groups, finds the one that holds the target digit, and adds up its bins. All
 //      do the same, for telling each other would take two barriers more.
-//   2. While the candidates are more than fit the blocks' lists, and more than are owed (early stop), the row
+//   2. While the candidates are more than fit a block's list, and more than are owed (early stop), the row
 //      is read again to count their next digit. Digits are of the range that the keys counted last really
 //      have, so that rows of one value, or of few, take one or two.
 //   3. A last read writes the winners and lists the candidates that are left, each block its own.
 //   4. While the candidates are too many to rank, their next digit is counted from the lists.
-//   5. Every block is given all candidates that are left, and ranks its share of them: those win that have
-//      few enough better ones.
+//   5. What step 4 has decided is written. Every block is given all candidates that are left, and ranks its
+//      share of them: those win that have few enough better ones.
 // Where k is small, step 3 lists the winners too, and step 5, which knows every rank, writes them in order.
 //
 // Reads after the first come from L1, or from L2 where parts are long. It loses to air_block.cu where rows
@@ -27,6 +27,7 @@
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/list_selection.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
 #include "cuda/device/selection.cuh"
@@ -49,7 +50,7 @@ struct Params {
   int64_t k;
   int digit_bits;
   int index_bits;
-  uint64_t ranked;
+  uint64_t most_ranked;
   bool ranks_winners;
   WinnerWriter<Bits> output;
 };
@@ -88,7 +89,7 @@ struct Scratch {
   // block, winners written and candidates ranked by the whole cluster.
   uint32_t groups[kMostGroups];
   KeyRange<Word> range;
-  uint32_t written, ranked;
+  uint32_t winners_placed, candidates_placed;
   // Of all blocks together: the groups, and the bins of one; the keys.
   uint32_t group_sums[kMostGroups], bin_sums[kMostGroupBins];
   Word least_of_all, greatest_of_all;
@@ -148,8 +149,7 @@ __device__ void find_range_of_all(Scratch<Word>& scratch) {
     const KeyRange<Word>* const theirs = Cluster::of_block(&scratch.range, lane);
     seen = {static_cast<Word>(theirs->least), static_cast<Word>(theirs->greatest)};
   }
-  seen.greatest = warp_max(seen.greatest);
-  seen.least = static_cast<Word>(~warp_max(static_cast<Word>(~seen.least)));
+  seen = seen.of_warp();
   if (lane == 0) {
     scratch.least_of_all = seen.least;
     scratch.greatest_of_all = seen.greatest;
@@ -157,16 +157,17 @@ __device__ void find_range_of_all(Scratch<Word>& scratch) {
 }
 
 // The digit of all blocks' histograms that holds the candidate number `owed`, and, of the block's own
-// elements, how many have a greater one, the sum over its threads. By all threads of all blocks, which then
+// elements, how many have a greater one, or the digit itself if all that have it are owed, the sum over its
+// threads. By all threads of all blocks, which then
 // have to wait before a histogram changes; the digit is the same in all. `seen` are the keys that a thread
 // has counted, and then those that all have.
 template <class Word>
 __device__ TargetDigit<uint32_t> find_target_digit_of_cluster(uint32_t* histogram, int bins, uint32_t owed,
                                                               Scratch<Word>& scratch, SeenKeys<Word>& seen,
-                                                              uint32_t& own_above) {
+                                                              uint32_t& own_winners) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int groups = min(bins, kMostGroups), group_bins = bins / groups;
-  scratch.range.add(seen.least, seen.greatest);
+  scratch.range.add(seen);
   __syncthreads();  // all warps have counted
   for (int group = warp; group < groups; group += static_cast<int>(blockDim.x) / 32) {
     uint32_t sum = 0;
@@ -183,12 +184,14 @@ __device__ TargetDigit<uint32_t> find_target_digit_of_cluster(uint32_t* histogra
       find_over_blocks<kMostGroupBins>(its_bins, group_bins, owed - group.above, scratch.bin_sums);
   const int threads = static_cast<int>(blockDim.x);
   seen = {scratch.least_of_all, scratch.greatest_of_all};
-  own_above = 0;
-  for (int i = thread; i < groups; i += threads) own_above += i > group.at ? scratch.groups[i] : 0;
-  for (int i = thread; i < group_bins; i += threads) own_above += i > bin.at ? its_bins[i] : 0;
+  const uint32_t above = group.above + bin.above;
+  const int least_bin = bin.at + (above + bin.count == owed ? 0 : 1);
+  own_winners = 0;
+  for (int i = thread; i < groups; i += threads) own_winners += i > group.at ? scratch.groups[i] : 0;
+  for (int i = thread; i < group_bins; i += threads) own_winners += i >= least_bin ? its_bins[i] : 0;
   Cluster::arrive();  // this thread has read the histograms
   const uint32_t digit = static_cast<uint32_t>(group.at * group_bins + bin.at);
-  return {digit, digit, group.above + bin.above, bin.count};
+  return {digit, /*highest=*/digit, above, bin.count};  // nothing here asks for the highest
 }
 
 // Places in a count of the cluster's for what the lanes of a warp have; returns the first. By whole warps.
@@ -216,7 +219,7 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   using Extended = ExtendedKey<Word, Index>;
   extern __shared__ __align__(16) unsigned char dynamic[];
   __shared__ Scratch<Word> scratch;
-  __shared__ uint32_t listed, reserved, written;  // by this block: entries, and places for winners
+  __shared__ uint32_t listed, reserved, next_place;  // by this block: entries, and places for winners
   const Memory<Bits> memory(dynamic);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32, blocks = Cluster::blocks(), rank = Cluster::rank();
@@ -229,7 +232,7 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
   const Index last_index = static_cast<Index>(params.cols - 1);
   const Index reversed = last_index - static_cast<Index>(first);
-  if (thread == 0) scratch.written = scratch.ranked = listed = reserved = 0;
+  if (thread == 0) scratch.winners_placed = scratch.candidates_placed = listed = reserved = 0;
 
   auto selection = Selection<Word, Index>::whole_row(params.k, params.cols);
   Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
@@ -249,13 +252,12 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
     __syncthreads();  // no thread counts into bins that another has yet to clear
     SeenKeys<Word> seen;
     count(seen);
-    uint32_t own_above;
+    uint32_t own_winners;
     const TargetDigit<uint32_t> target = find_target_digit_of_cluster(
-        memory.histogram, bins, static_cast<uint32_t>(selection.owed), scratch, seen, own_above);
+        memory.histogram, bins, static_cast<uint32_t>(selection.owed), scratch, seen, own_winners);
     selection.narrow(digit, target.digit, target.highest, target.above, target.count);
     selection.tighten(seen.least, seen.greatest);
-    decided += own_above;
-    if (thread == 0 && selection.takes_all()) decided += memory.histogram[target.digit];
+    decided += own_winners;
     first_digit = false;
   };
   // What there is to rank, if no more digits are resolved.
@@ -285,7 +287,7 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
     decided = __reduce_add_sync(~0u, decided);
     if (thread % 32 == 0 && decided > 0) atomicAdd(&reserved, decided);
     __syncthreads();
-    if (thread == 0) written = atomicAdd(Cluster::of_block(&scratch.written, 0), reserved);
+    if (thread == 0) next_place = atomicAdd(Cluster::of_block(&scratch.winners_placed, 0), reserved);
     __syncthreads();  // the block's first place is known
   }
   visit_at_least(order, part, part_cols, reversed, selection.low, [&](Bits bits, const Extended& x) {
@@ -296,22 +298,16 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
     const bool by_index = dense && !(selection.split < x);
     const uint32_t at =
         by_index ? static_cast<uint32_t>(params.k - selection.owed) + (x.reversed - selection.low.reversed)
-                 : atomicAdd(&written, 1u);
+                 : atomicAdd(&next_place, 1u);
     output.write(at, bits, last_index - x.reversed);
   });
   __syncthreads();  // the list is whole
   const int entries = static_cast<int>(listed);
 
   // Step 4.
-  while (to_rank() > params.ranked) {
+  while (to_rank() > params.most_ranked) {
     narrow([&](SeenKeys<Word>& seen) {
-      for (int i = thread; i < entries; i += threads) {
-        const Extended x = memory.list[i];
-        if (x < selection.low || selection.split < x) continue;
-        seen.see(x.key);
-        const Word distance = static_cast<Word>(x.key - selection.low.key);
-        atomicAdd(memory.histogram + digit.of(distance, x.reversed - selection.low.reversed), 1u);
-      }
+      count_in_list(entries, selection, digit, memory.histogram, seen, [&](int i) { return memory.list[i]; });
     });
   }
 
@@ -329,8 +325,8 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
     winners += __popc(__ballot_sync(~0u, wins));
     candidates += __popc(__ballot_sync(~0u, ranks));
   });
-  uint32_t winner_at = reserve(&scratch.written, winners);
-  uint32_t candidate_at = reserve(&scratch.ranked, candidates);
+  uint32_t winner_at = reserve(&scratch.winners_placed, winners);
+  uint32_t candidate_at = reserve(&scratch.candidates_placed, candidates);
   visit_list([&](const Extended& x, bool wins, bool ranks) {
     const unsigned winning = __ballot_sync(~0u, wins), ranking = __ballot_sync(~0u, ranks);
     const unsigned below = (1u << lane) - 1;
@@ -385,7 +381,7 @@ ErrorCode launch(const Config& config, const Problem& problem, const Buffers& bu
   params.k = problem.k;
   params.digit_bits = config.digit_bits;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
-  params.ranked = static_cast<uint64_t>(config.ranked);
+  params.most_ranked = static_cast<uint64_t>(config.ranked);
   params.ranks_winners = config.ranks_winners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 

@@ -12,7 +12,7 @@ struct Config {
   int blocks;  // a row: a power of two
   int threads;
   int digit_bits;
-  int ranked;          // rank so many candidates at most, up to tuning::kAirClusterMostRanked
+  int ranked;          // rank so many at most: up to tuning::kAirClusterMostRanked, k with ranks_winners
   bool ranks_winners;  // rank the winners too, so that they are in order: a small k
 };
 

@@ -128,19 +128,18 @@ int air_cluster_blocks(const Problem& problem, const Device& device) {
 
 air_cluster::Config air_cluster_config(const Problem& problem, const Device& device, const AirStudy& study) {
   air_cluster::Config config{};
-  config.blocks = air_cluster_blocks(problem, device);
+  config.blocks = study.cluster > 0 ? study.cluster : air_cluster_blocks(problem, device);
   const int64_t blocks = problem.rows * config.blocks;
   const bool long_part = problem.cols / config.blocks >= tuning::kAirClusterLongPart;
   config.threads =
       long_part && blocks <= device.sm_count ? tuning::kAirClusterMaxThreads : tuning::kAirClusterThreads;
   // Where clusters of two leave SMs idle, and rows are long enough, four times as many smaller blocks do not.
   const bool leaves_sms = static_cast<double>(blocks) < device.sm_count * tuning::kAirClusterFewSms;
-  if (config.blocks == 2 && leaves_sms && problem.cols >= tuning::kAirClusterLongCols &&
+  if (study.cluster == 0 && config.blocks == 2 && leaves_sms && problem.cols >= tuning::kAirClusterLongCols &&
       device.cluster_blocks >= 8) {
     config.blocks = 8;
     config.threads = tuning::kAirClusterThreads / 2;
   }
-  if (study.cluster > 0) config.blocks = study.cluster;
   if (study.threads > 0) config.threads = study.threads;
   config.digit_bits = study.digit_bits > 0 ? study.digit_bits : tuning::kAirClusterDigitBits;
   const double comparisons = static_cast<double>(tuning::kAirClusterComparisons) * config.blocks;
@@ -396,7 +395,8 @@ Plan grid_select_plan(const Problem& problem, const Device& device, const GridSe
   return {problem, device, config, problem.sorted && !config.in_order};
 }
 
-// What `auto` goes by: GridSelect where it is ahead of both others, delegate where it is ahead of AIR.
+// What `auto` goes by, behind AIR with clusters: GridSelect where it is ahead of both others, delegate where
+// it is ahead of AIR.
 
 bool delegate_is_ahead(const Problem& problem) {
   const bool many_winners = problem.k >= tuning::kAutoManyWinners;

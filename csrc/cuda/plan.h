@@ -39,7 +39,7 @@ struct Plan {
 // Overrides of the plan's numbers for ablations and tuning studies of AIR; zero: the plan's choice.
 struct AirStudy {
   int threads = 0;  // set: one block of so many threads a row, or a cluster of such blocks
-  int cluster = 0;  // set: one cluster of so many blocks a row
+  int cluster = 0;  // set: one cluster of so many blocks a row; blocks and below are then of no account
   int digit_bits = 0;
   int blocks = 0;
   bool adaptive = true;

@@ -1,4 +1,4 @@
-// The range of the keys that a block's threads have seen, in shared memory.
+// The range of the keys that threads have seen.
 #pragma once
 
 #include <type_traits>
@@ -7,6 +7,28 @@
 
 namespace gputopk::cuda {
 
+// What one thread has seen.
+template <class Word>
+struct SeenKeys {
+  Word least = static_cast<Word>(~Word{0}), greatest = 0;
+
+  __device__ void see(Word key) {
+    least = min(least, key);
+    greatest = max(greatest, key);
+  }
+
+  // What the lanes of a warp have seen, together. The least is the greatest complement.
+  __device__ SeenKeys of_warp() const {
+    return {static_cast<Word>(~warp_max(static_cast<Word>(~least))), warp_max(greatest)};
+  }
+};
+
+struct SeesNothing {
+  template <class Word>
+  __device__ void see(Word) {}
+};
+
+// What the threads of a block have seen, in shared memory.
 template <class Word>
 struct KeyRange {
   // For atomics, which know no narrower type of 64 bits.
@@ -20,31 +42,13 @@ struct KeyRange {
     greatest = 0;
   }
 
-  // What each thread has seen: by whole warps, one atomic each.
-  __device__ void add(Word least_seen, Word greatest_seen) {
-    // The least is the greatest complement.
-    least_seen = static_cast<Word>(~warp_max(static_cast<Word>(~least_seen)));
-    greatest_seen = warp_max(greatest_seen);
+  // By whole warps, one atomic each.
+  __device__ void add(const SeenKeys<Word>& seen) {
+    const SeenKeys<Word> all = seen.of_warp();
     if (threadIdx.x % 32 != 0) return;
-    atomicMin(&least, static_cast<Atomic>(least_seen));
-    atomicMax(&greatest, static_cast<Atomic>(greatest_seen));
+    atomicMin(&least, static_cast<Atomic>(all.least));
+    atomicMax(&greatest, static_cast<Atomic>(all.greatest));
   }
-};
-
-// What one thread has seen.
-template <class Word>
-struct SeenKeys {
-  Word least = static_cast<Word>(~Word{0}), greatest = 0;
-
-  __device__ void see(Word key) {
-    least = min(least, key);
-    greatest = max(greatest, key);
-  }
-};
-
-struct SeesNothing {
-  template <class Word>
-  __device__ void see(Word) {}
 };
 
 }  // namespace gputopk::cuda

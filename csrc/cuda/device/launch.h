@@ -40,20 +40,27 @@ cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64
   });
 }
 
-// Whether the code that runs is compute capability 9.0's, which has wait_for_kernel_before's wait and
-// clusters: that of an older GPU, translated for a new one, has not. The same for all kernels of this
-// library.
+// Whether the code that runs on the current device is compute capability 9.0's, which has
+// wait_for_kernel_before's wait and clusters: that of an older GPU, translated for a new one, has not. The
+// same for all kernels of this library.
 template <class Kernel>
 bool runs_code_of_sm_90(Kernel* kernel) {
-  static std::atomic<int> ptx_version{0};
-  int version = ptx_version.load(std::memory_order_relaxed);
-  if (version == 0) {
+  static std::atomic<uint64_t> asked{0}, does{0};
+  bool answer = false;
+  const cudaError_t error = once_a_device(asked, [&](int device) {
     cudaFuncAttributes attributes;
-    if (cudaFuncGetAttributes(&attributes, kernel) != cudaSuccess) return false;
-    version = attributes.ptxVersion;
-    ptx_version.store(version, std::memory_order_relaxed);
+    const cudaError_t failed = cudaFuncGetAttributes(&attributes, kernel);
+    answer = failed == cudaSuccess && attributes.ptxVersion >= 90;
+    if (answer && device < 64) does.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+    return failed;
+  });
+  if (error != cudaSuccess) {
+    cudaGetLastError();  // not left for the next call to find
+    return false;
   }
-  return version >= 90;
+  int device = 0;
+  cudaGetDevice(&device);
+  return answer || (device < 64 && (does.load(std::memory_order_relaxed) >> device & 1));
 }
 
 // Launches a kernel. With `ahead` its blocks may start while the kernel before it ends, which hides most of

@@ -30,8 +30,23 @@ __device__ void find_key_range(int count, ListSelectionScratch<Word>& scratch, L
   SeenKeys<Word> seen;
 #pragma unroll kInFlight
   for (int i = thread; i < count; i += threads) seen.see(look(i));
-  scratch.range.add(seen.least, seen.greatest);
+  scratch.range.add(seen);
   __syncthreads();  // all warps have added
+}
+
+// Counts a digit of the selection's candidates, which `seen` sees too, in a list that may have others:
+// entry(i) is number i of `count`. By all threads of a block.
+template <class Word, class Index, class Seen, class Entry>
+__device__ void count_in_list(int count, const Selection<Word, Index>& selection, const Digit& digit,
+                              uint32_t* histogram, Seen& seen, Entry&& entry) {
+  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+    const ExtendedKey<Word, Index> x = entry(i);
+    if (x < selection.low || selection.split < x) continue;
+    seen.see(x.key);
+    atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
+                                   static_cast<Index>(x.reversed - selection.low.reversed)),
+              1u);
+  }
 }
 
 // Resolves digits of the selection's candidates, which differ in so many bits, until no more than `slack` of
@@ -44,19 +59,12 @@ __device__ ExtendedKey<Word, Index> narrow_in_list(int count, Selection<Word, In
                                                    uint64_t slack, int digit_bits, int key_bits,
                                                    int index_bits, uint32_t* histogram,
                                                    TargetDigitScratch<uint32_t>& scratch, Entry&& entry) {
-  using Extended = ExtendedKey<Word, Index>;
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   for (int pass = 1; selection.candidates - selection.owed > slack; ++pass) {
     const Digit digit = digit_of_pass(pass, digit_bits, key_bits, index_bits);
     clear_histogram(histogram, 1 << digit.width());
     __syncthreads();  // no thread counts into bins that another has yet to clear
-    for (int i = thread; i < count; i += threads) {
-      const Extended x = entry(i);
-      if (x < selection.low || selection.split < x) continue;
-      atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
-                                     static_cast<Index>(x.reversed - selection.low.reversed)),
-                1u);
-    }
+    SeesNothing nothing;
+    count_in_list(count, selection, digit, histogram, nothing, entry);
     __syncthreads();  // all have counted
     const TargetDigit<uint32_t> target =
         find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);

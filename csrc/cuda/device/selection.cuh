@@ -108,7 +108,8 @@ struct Selection {
     candidates = count;
   }
 
-  // No candidate has a key out of [least, greatest].
+  // No element that the last digit was counted of has a key out of [least, greatest]. Needed after a digit of
+  // next_digit, whose last bin may reach beyond the range it is of, to winners that were decided before.
   __device__ void tighten(Word least, Word greatest) {
     if (low.key < least) low = {least, 0};
     if (greatest < split.key) split = {greatest, static_cast<Index>(~Index{0})};
