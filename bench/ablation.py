@@ -44,7 +44,7 @@ from bench import delegate_steps, environment, report, studies, timing
 from bench.bench_topk import contender_record, floor_contender, integer
 from bench.report import Record, number_text, size_text
 from bench.studies import STUDIES, Study
-from bench.timing import Contender, Timing
+from bench.timing import Contender, Timing, two_tensors
 from tests import delegate_model, oracle
 
 BUDGET_S = 1.0
@@ -90,7 +90,7 @@ def contender(operator: str, variant: str, options: dict[str, Any], k: int) -> C
     def call(x: torch.Tensor) -> timing.Outputs:
         return getattr(torch.ops.gputopk, operator)(x, k, True, False, **options)
 
-    return Contender(variant, call, export=lambda outputs: (outputs[0], outputs[1]), eager=False)
+    return Contender(variant, call, export=two_tensors, eager=False)
 
 
 def run_timed(name: str, study: Study, input_name: str, cols: int, k: int, row: Row) -> Record:

@@ -34,7 +34,7 @@ import torch_topk
 from bench import environment, report, timing
 from bench.bench_topk import contender_record, floor_contender
 from bench.report import Record, number_text, size_text
-from bench.timing import Contender, Outputs, Timing
+from bench.timing import Contender, Outputs, Timing, two_tensors
 from tests import rerank_reference as reference
 
 CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 5.0
@@ -132,7 +132,7 @@ def our_contender(point: Point, data: Data) -> Contender:
     def call(vectors: torch.Tensor) -> Outputs:
         return torch.ops.gputopk.rerank(data.queries, vectors, data.ids, point.k, metric)
 
-    return Contender(OURS, call, export=lambda outputs: (outputs[0], outputs[1]))
+    return Contender(OURS, call, export=two_tensors)
 
 
 def gather_floor(point: Point, device: torch.device) -> Contender:

@@ -37,7 +37,7 @@ import torch_topk
 from bench import environment, peers, report, shapes, timing
 from bench.report import Record, number_text, size_text
 from bench.shapes import Point
-from bench.timing import Contender, Outputs, Timing
+from bench.timing import Contender, Outputs, Timing, two_tensors
 from tests import inputs, oracle
 
 OURS = "ours:"  # prefix of our contenders' names
@@ -79,10 +79,6 @@ def caller(function: Callable[..., Any], k: int, options: Record) -> Callable[[t
     if options == {"sorted": False}:
         return lambda x: function(x, k, sorted=False)
     return lambda x: function(x, k, **options)
-
-
-def two_tensors(outputs: Any) -> Outputs:
-    return outputs[0], outputs[1]
 
 
 def torch_contender(point: Point) -> Contender:

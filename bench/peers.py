@@ -20,7 +20,7 @@ from importlib import metadata
 import torch
 
 from bench.shapes import Point
-from bench.timing import Contender, Outputs
+from bench.timing import Contender, Outputs, two_tensors
 
 NAMES = ("pylibraft", "flashinfer", "jax")
 _PACKAGES = {
@@ -91,7 +91,7 @@ def _flashinfer(point: Point) -> Contender:
     def call(x: torch.Tensor) -> Outputs:
         return flashinfer.top_k(x, point.k, sorted=point.sorted)
 
-    return Contender("flashinfer", call, export=lambda outputs: (outputs[0], outputs[1]))
+    return Contender("flashinfer", call, export=two_tensors)
 
 
 def _jax(point: Point) -> Contender:

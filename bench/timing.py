@@ -48,6 +48,11 @@ class Contender:
     eager: bool = True  # take the eager time as well
 
 
+def two_tensors(outputs: Any) -> Outputs:
+    """The `export` of what returns values and indices, as a tuple or a named one."""
+    return outputs[0], outputs[1]
+
+
 @dataclass
 class Timing:
     """One contender's result; `reason` says why there is none."""
