@@ -7,7 +7,7 @@
 #include "binding/canonical.h"
 #include "binding/check.h"
 #include "binding/rerank.h"
-#include "cuda/plan.h"
+#include "cuda/plan/plan.h"
 
 namespace gputopk::binding {
 namespace {

@@ -54,13 +54,16 @@ std::string describe_plan(const Request& request) {
 
 constexpr Backend kCuda{check_algorithm, run, describe_plan};
 
-// `make` gives the plan, where there is anything to do.
-template <class MakePlan>
-std::tuple<Tensor, Tensor> run_study(Request& request, MakePlan&& make) {
+// `make` gives the form's config, where there is anything to do.
+template <class MakeConfig>
+std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make) {
   gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, request.input);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input);
-  if (!request.empty()) run_plan(make(), request, buffers_of(request, values, indices));
+  if (!request.empty()) {
+    const cuda::Device device = device_of(request.input.get_device_index());
+    run_plan(cuda::plan_of(request.problem, device, make()), request, buffers_of(request, values, indices));
+  }
   return {values, indices};
 }
 
@@ -89,14 +92,18 @@ std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool 
   check(cluster >= 0 && cluster <= device.cluster_blocks && (cluster & (cluster - 1)) == 0,
         "gputopk::_air: cluster must be a power of two in [1, ", device.cluster_blocks, "], or 0, but is ",
         cluster);
-  cuda::AirStudy study;
+  cuda::air::Study study;
   study.digit_bits = static_cast<int>(digit_bits);
   study.blocks = static_cast<int>(blocks);
   study.adaptive = adaptive;
   study.early_stop = early_stop;
   study.threads = static_cast<int>(threads);
   study.cluster = static_cast<int>(cluster);
-  return run_study(request, [&] { return cuda::make_air_study(request.problem, device, study); });
+  return run_study(request, [&]() -> cuda::Config {
+    if (study.cluster > 0) return cuda::air::plan_one_cluster(request.problem, device, study);
+    if (study.threads > 0) return cuda::air::plan_one_block(request.problem, device, study);
+    return cuda::air::plan_many_blocks(request.problem, device, study);
+  });
 }
 
 std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t alpha,
@@ -106,14 +113,17 @@ std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, 
   check_algorithm(request);
   check(beta >= 0 && beta <= 2, "gputopk::_delegate: beta must be 1, 2 or 0, but is ", beta);
   if (!request.empty() && alpha != 0) {
-    const cuda::AlphaRange range =
-        cuda::delegate_alphas(request.problem, beta == 0 ? 1 : static_cast<int>(beta));
+    const cuda::delegate::AlphaRange range =
+        cuda::delegate::alphas(request.problem, beta == 0 ? 1 : static_cast<int>(beta));
     check(alpha >= range.least && alpha <= range.most, "gputopk::_delegate: alpha must be in [", range.least,
           ", ", range.most, "], or 0, but is ", alpha);
   }
-  const cuda::DelegateStudy study{static_cast<int>(alpha), static_cast<int>(beta)};
-  return run_study(request, [&] {
-    return cuda::make_delegate_study(request.problem, device_of(self.get_device_index()), study);
+  const cuda::delegate::Study study{static_cast<int>(alpha), static_cast<int>(beta)};
+  const cuda::Device device = device_of(self.get_device_index());
+  return run_study(request, [&]() -> cuda::Config {
+    const bool plans_choice = alpha == 0 && beta == 0;
+    if (plans_choice) return cuda::make_plan(request.problem, device, Algorithm::kDelegate).config;
+    return cuda::delegate::FromMaxima::plan(request.problem, device, study);
   });
 }
 
@@ -124,7 +134,7 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
   request.algorithm = Algorithm::kGridSelect;
   check_algorithm(request);
   const cuda::Device device = device_of(self.get_device_index());
-  constexpr int kWarpARow = cuda::GridSelectStudy::kWarpARow;
+  constexpr int kWarpARow = cuda::grid_select::Study::kWarpARow;
   check(form >= 0 && form <= 2, "gputopk::_grid_select: form must be in [0, 2], but is ", form);
   check(form != 1 || k <= 256, "gputopk::_grid_select: lists in registers hold k of at most 256, but k is ",
         k);
@@ -142,13 +152,16 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
         request.problem.cols, " elements is too long for a warp, at most ", INT32_MAX);
   check(!thread_queues || request.problem.dtype == DType::kFloat32,
         "gputopk::_grid_select: thread_queues must be False but for float32");
-  cuda::GridSelectStudy study;
-  using Form = cuda::GridSelectStudy::Form;
-  study.form = in_registers ? Form::kRegisters : Form::kBlock;
+  cuda::grid_select::Study study;
+  using Form = cuda::grid_select::Study::Form;
+  study.form = in_registers ? Form::kRegisters : Form::kSharedList;
   study.blocks = static_cast<int>(blocks);
   study.threads = static_cast<int>(threads);
   study.thread_queues = thread_queues;
-  return run_study(request, [&] { return cuda::make_grid_select_study(request.problem, device, study); });
+  return run_study(request, [&]() -> cuda::Config {
+    if (in_registers) return cuda::grid_select::Registers::plan(request.problem, device, study);
+    return cuda::grid_select::SharedList::plan(request.problem, device, study);
+  });
 }
 
 void read_floor(Tensor self, Tensor scratch) {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "cuda/order_rows.h"
+#include "cuda/order/order.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda {
@@ -24,7 +24,7 @@ struct Memory {
       winners.indices = workspace.take<char>(count * (problem.wide_indices ? 8 : 4));
     }
     size_t step_bytes_needed =
-        std::visit([&](const auto& config) { return workspace_bytes(config, problem); }, plan.config);
+        std::visit([&](const auto& config) { return config.workspace_bytes(problem); }, plan.config);
     if (plan.order_rows)
       step_bytes_needed = std::max(step_bytes_needed, order_rows::workspace_bytes(problem));
     step = workspace.take<char>(static_cast<int64_t>(step_bytes_needed));
@@ -64,16 +64,15 @@ ErrorCode run(const Plan& plan, const Buffers& buffers, Stream stream) {
     selected.values = memory.winners.values;
     selected.indices = memory.winners.indices;
   }
-  // The config's type is the algorithm: the call finds the namespace that it is from.
-  const ErrorCode error = std::visit(
-      [&](const auto& config) { return run(config, plan.problem, selected, stream); }, plan.config);
+  const ErrorCode error =
+      std::visit([&](const auto& config) { return config.run(plan.problem, selected, stream); }, plan.config);
   if (error != 0 || !plan.order_rows) return error;
   Buffers ordered = buffers;
   ordered.workspace = memory.step;
   return order_rows::run(plan.problem, selected.values, selected.indices, ordered, stream);
 }
 
-int most_cluster_blocks() { return air_cluster::most_blocks(); }
+int most_cluster_blocks() { return air::OneCluster::most_blocks(); }
 
 size_t workspace_bytes(const RerankPlan& plan) { return RerankMemory(plan, nullptr).bytes; }
 

@@ -203,6 +203,13 @@ def test_grid_select_has_room_beyond_k_for_every_request_that_it_takes(dtype, sh
         assert entries * (max(4, dtype.itemsize) + 4) + 8 * 1024 <= tuning.number("kGridListSharedBytes")
 
 
+def test_lists_have_an_even_number_of_entries_so_that_8_byte_indices_behind_4_byte_keys_are_aligned():
+    for k in (129, 201, 511, 513, 4095):
+        for cols in (1 << 20, 2**32 + 5):
+            text = plan(meta(1, cols, dtype=torch.uint8), k, algorithm=GRID_SELECT)
+            assert int(re.search(r"lists of (\d+) entries", text)[1]) % 2 == 0, text
+
+
 def test_grid_select_orders_winners_where_it_does_not_rank_them():
     for rows, cols in ((1, 1 << 24), (1000, 5000)):
         for k, ordered in ((1, False), (128, False), (129, True), (4096, True)):

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/tuning.h"
+#include "cuda/device/numbers.h"
 
 namespace gputopk::cuda {
 

@@ -1,4 +1,4 @@
-// A block's list of candidates in shared memory, and how it is pruned. Of grid_select_block.cu.
+// A block's list of candidates in shared memory, and how it is pruned. Of grid_select/shared_list.cu.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // AIR top-k with one cluster of blocks a row.
 // Zhang, Naruse, Li, Wang: Parallel Top-K Algorithms on GPU (SC '23), section 3, within one thread block
-// cluster: the same digits of the same extended keys as air.cu, but the blocks of a row add up histograms in
-// each other's shared memory, with barriers of a quarter of a microsecond where air.cu has launches.
+// cluster: the same digits of the same extended keys as many_blocks.cu, but the blocks of a row add up
+// histograms in each other's shared memory, with barriers of a quarter of a microsecond where many_blocks.cu
+// has launches.
 //
 //   1. Each block counts the first digit of its part of the row, and sums its bins by groups. Then each adds
 //      up, over all blocks, the groups, finds the one that holds the target digit, and adds up its bins. All
@@ -15,15 +16,16 @@
 //      share of them: those win that have few enough better ones.
 // Where k is small, step 3 lists the winners too, and step 5, which knows every rank, writes them in order.
 //
-// Reads after the first come from L1, or from L2 where parts are long. It loses to air_block.cu where rows
-// are enough to give every SM one, and to air.cu where a row is too long for the SMs of one cluster.
+// Reads after the first come from L1, or from L2 where parts are long. It loses to one_block.cu where rows
+// are enough to give every SM one, and to many_blocks.cu where a row is too long for the SMs of one cluster.
 
-#include "cuda/air_cluster.h"
+#include "cuda/air/air.h"
 
 #include <algorithm>
 #include <atomic>
 
 #include "core/key_order.h"
+#include "cuda/air/numbers.h"
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
@@ -33,9 +35,8 @@
 #include "cuda/device/selection.cuh"
 #include "cuda/device/warp.cuh"
 #include "cuda/device/winner_writer.cuh"
-#include "cuda/tuning.h"
 
-namespace gputopk::cuda::air_cluster {
+namespace gputopk::cuda::air {
 namespace {
 
 using Index = uint32_t;
@@ -368,7 +369,7 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
 }
 
 template <class Order>
-ErrorCode launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers& buffers, Order order,
                  Stream stream) {
   using Bits = typename Order::Bits;
   Params<Bits> params{};
@@ -400,12 +401,12 @@ ErrorCode launch(const Config& config, const Problem& problem, const Buffers& bu
 
 }  // namespace
 
-ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude,
-                         [&](auto order) { return launch(config, problem, buffers, order, stream); });
+                         [&](auto order) { return launch(*this, problem, buffers, order, stream); });
 }
 
-int most_blocks() {
+int OneCluster::most_blocks() {
   using Order = KeyOrder<uint32_t, true>;
   const auto kernel = select_row<Order>;
   if (!runs_code_of_sm_90(kernel)) return 1;
@@ -425,4 +426,4 @@ int most_blocks() {
   return std::clamp(blocks, 1, kMostBlocks);
 }
 
-}  // namespace gputopk::cuda::air_cluster
+}  // namespace gputopk::cuda::air

@@ -1,7 +1,7 @@
 // Delegate top-k with a bound from a sample, so that one read of a long row stores its candidates.
 //
-// Dr. Top-k (delegate.cu) knows its bound, the k-th best delegate, only when it has read the row, and reads
-// the subranges that reach it again. Here the delegates are those of a sample:
+// Dr. Top-k (from_maxima.cu) knows its bound, the k-th best delegate, only when it has read the row, and
+// reads the subranges that reach it again. Here the delegates are those of a sample:
 //   1. Lines of 128 bytes, one at random in each of as many strata of the row, are read. Of every group of
 //      lanes the best element is a delegate. The row's last block finds the delegate of a certain rank, the
 //      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
@@ -13,31 +13,32 @@
 // equal rows the elements of a line are neighbours in rank and count for one, so that some times as many are
 // stored. A bound that fewer than k elements reach, or more than can be stored, is found out by counting:
 // step 3 then is AIR's, from the row. So the result is exact for every row, and what takes more than one read
-// is rare: a sample that was unlucky (tuning.h), or rows that were made to mislead it, whose places are
+// is rare: a sample that was unlucky (numbers.h), or rows that were made to mislead it, whose places are
 // fixed.
 //
 // Nothing is read by the host; the launches depend on sizes alone. It loses to AIR where a row's read is no
 // longer than the launches, and where k is a good part of cols.
 
-#include "cuda/delegate_sample.h"
+#include "cuda/delegate/delegate.h"
 
 #include <algorithm>
 #include <atomic>
 
 #include "core/key_order.h"
+#include "cuda/delegate/numbers.h"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/numbers.h"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/stored_candidates.cuh"
-#include "cuda/tuning.h"
 #include "cuda/workspace.h"
 
-namespace gputopk::cuda::delegate_sample {
+namespace gputopk::cuda::delegate {
 namespace {
 
-using tuning::kAirThreads;
+using tuning::kPassThreads;
 constexpr int kLineVectors = tuning::kSampleLineVectors;  // an octet of lanes reads them
 constexpr int kOctets = 32 / kLineVectors;                // of a warp
 constexpr int kLines = tuning::kSampleLines;              // in flight a lane, a vector of each
@@ -60,7 +61,7 @@ __device__ inline uint32_t scrambled(uint32_t x) {
 
 // Step 1.
 template <class Order, class Index>
-__global__ void __launch_bounds__(kAirThreads)
+__global__ void __launch_bounds__(kPassThreads)
     take_sample(RadixPasses<typename Order::Bits, Index> params, Sample<typename Order::Bits, Index> sample,
                 Order order) {
   using Bits = typename Order::Bits;
@@ -79,9 +80,9 @@ __global__ void __launch_bounds__(kAirThreads)
 
   // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates. A
   // stratum has sample.stratum / 2^16 lines; multiplied out, as divisions would take longer than the loads.
-  const uint32_t octets = static_cast<uint32_t>(sample.blocks_per_row) * (kAirThreads / kLineVectors);
+  const uint32_t octets = static_cast<uint32_t>(sample.blocks_per_row) * (kPassThreads / kLineVectors);
   const uint32_t octet =
-      static_cast<uint32_t>(part) * (kAirThreads / kLineVectors) + threadIdx.x / kLineVectors;
+      static_cast<uint32_t>(part) * (kPassThreads / kLineVectors) + threadIdx.x / kLineVectors;
   int64_t at[kLines];
   Vector<Bits> loaded[kLines];
 #pragma unroll
@@ -110,7 +111,7 @@ __global__ void __launch_bounds__(kAirThreads)
     if (best < other) best = other;
   }
   Extended* const list = sample.list + row * sample.delegates;
-  const int thread = part * kAirThreads + static_cast<int>(threadIdx.x);
+  const int thread = part * kPassThreads + static_cast<int>(threadIdx.x);
   if (thread % sample.group == 0) list[thread / sample.group] = best;
 
   wait_for_kernel_before();  // the row's state is zero
@@ -135,7 +136,7 @@ __global__ void __launch_bounds__(kAirThreads)
 
 // Step 2, and the last block's part of step 3.
 template <class Order, class Index>
-__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+__global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
     store_candidates(RadixPasses<typename Order::Bits, Index> params, Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
@@ -152,7 +153,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   unsigned char* const stages = dynamic + kCountBytes<Index>;
   Store store(stages + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
               BoundedBuffer<Bits, Index>{params.buffer(0, row), params.buffer_capacity[0]}, &state.buffered);
-  clear_histogram(histogram, (1 << tuning::kDelegateCountBits) + 1);
+  clear_histogram(histogram, (1 << tuning::kStoredCountBits) + 1);
   const Bits* const input = params.input + row * params.row_stride;
   // The memory is idle while the bound is found.
   prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
@@ -188,7 +189,7 @@ struct Memory {
   size_t zeroed_bytes;
   size_t bytes;
 
-  Memory(const Config& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params,
+  Memory(const FromSample& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params,
          Sample<Bits, Index>& sample) {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
@@ -205,7 +206,7 @@ struct Memory {
 };
 
 template <class Order, class Index>
-cudaError_t launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+cudaError_t launch(const FromSample& config, const Problem& problem, const Buffers& buffers, Order order,
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
   using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
@@ -222,12 +223,12 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   params.likely_passes = config.likely_passes;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   sample.blocks_per_row = config.sample_blocks_per_row;
-  sample.group = config.sample_blocks_per_row * kAirThreads / config.delegates;
+  sample.group = config.sample_blocks_per_row * kPassThreads / config.delegates;
   sample.rank = config.rank;
   // Of the lines that a row has, wherever it begins.
   const uint64_t lines = static_cast<uint64_t>(problem.cols / kPerVector<Bits> - 1) / kLineVectors;
   const uint64_t strata =
-      static_cast<uint64_t>(config.sample_blocks_per_row) * (kAirThreads / kLineVectors) * kLines;
+      static_cast<uint64_t>(config.sample_blocks_per_row) * (kPassThreads / kLineVectors) * kLines;
   sample.stratum = (lines << 16) / strata;
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
@@ -243,36 +244,36 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   error = allow_shared_memory(take_sample<Order, Index>, sample_bytes, allowed_sample);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, take_sample<Order, Index>, rows * config.sample_blocks_per_row,
-                        kAirThreads, sample_bytes, stream, params, sample, order);
+                        kPassThreads, sample_bytes, stream, params, sample, order);
   if (error != cudaSuccess) return error;
 
   error = allow_shared_memory(store_candidates<Order, Index>, kStoreBytes<Index>, allowed_store);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
-                        kAirThreads, kStoreBytes<Index>, stream, params, order);
+                        kPassThreads, kStoreBytes<Index>, stream, params, order);
   if (error != cudaSuccess) return error;
   return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
 }
 
 }  // namespace
 
-size_t workspace_bytes(const Config& config, const Problem& problem) {
+size_t FromSample::workspace_bytes(const Problem& problem) const {
   return visit_key_order(problem.dtype, true, false, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
     return visit_index(problem.cols, [&](auto index) {
       RadixPasses<Bits, decltype(index)> params{};
       Sample<Bits, decltype(index)> sample{};
-      return Memory<Bits, decltype(index)>(config, problem, nullptr, params, sample).bytes;
+      return Memory<Bits, decltype(index)>(*this, problem, nullptr, params, sample).bytes;
     });
   });
 }
 
-ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+ErrorCode FromSample::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     return visit_index(problem.cols, [&](auto index) {
-      return launch<decltype(order), decltype(index)>(config, problem, buffers, order, stream);
+      return launch<decltype(order), decltype(index)>(*this, problem, buffers, order, stream);
     });
   });
 }
 
-}  // namespace gputopk::cuda::delegate_sample
+}  // namespace gputopk::cuda::delegate

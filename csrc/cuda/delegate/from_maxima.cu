@@ -23,24 +23,25 @@
 // pass that makes the delegates; short subranges are reduced by groups of lanes, straight from vector loads,
 // instead of through shared memory. It loses to AIR where rows are short, or k near cols.
 
-#include "cuda/delegate.h"
+#include "cuda/delegate/delegate.h"
 
 #include <atomic>
 
 #include "core/key_order.h"
+#include "cuda/delegate/numbers.h"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/numbers.h"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/stored_candidates.cuh"
-#include "cuda/tuning.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda::delegate {
 namespace {
 
-using tuning::kAirThreads;
-constexpr int kWarps = kAirThreads / 32;
+using tuning::kPassThreads;
+constexpr int kWarps = kPassThreads / 32;
 
 // A warp reads units of so many vectors a lane.
 constexpr int kUnitVectors = 8;
@@ -122,7 +123,7 @@ __device__ Best<Word, kBeta> best_of_group(const Best<Word, kBeta>& own, int lan
 
 // Step 1.
 template <class Order, int kBeta>
-__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+__global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
     make_delegates(Delegates<typename Order::Bits> params, RadixPasses<typename Order::Bits, uint32_t> first,
                    Order order) {
   using Bits = typename Order::Bits;
@@ -234,7 +235,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
 
 // Step 3: the threads of a row's blocks go through the vectors of the subranges whose delegates were taken.
 template <class Order, class Index, int kBeta>
-__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+__global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
     store_candidates(Delegates<typename Order::Bits> params,
                      RadixPasses<typename Order::Bits, uint32_t> first,
                      RadixPasses<typename Order::Bits, Index> second, Order order) {
@@ -259,7 +260,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   Store candidates(stages + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
                    BoundedBuffer<Bits, Index>{second.buffer(0, row), second.buffer_capacity[0]},
                    &state.buffered);
-  clear_histogram(histogram, (1 << tuning::kDelegateCountBits) + 1);
+  clear_histogram(histogram, (1 << tuning::kStoredCountBits) + 1);
   follow_kernel_before();
 
   const ExtendedKey<Word, uint32_t> bound = first.states[row].bound;
@@ -288,14 +289,14 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
   };
 
   const int64_t work = first.k << vectors_log2;
-  const int64_t stride = static_cast<int64_t>(second.blocks_per_row) * kAirThreads * kVectors;
-  for (int64_t base = static_cast<int64_t>(part) * kAirThreads * kVectors; base < work; base += stride) {
+  const int64_t stride = static_cast<int64_t>(second.blocks_per_row) * kPassThreads * kVectors;
+  for (int64_t base = static_cast<int64_t>(part) * kPassThreads * kVectors; base < work; base += stride) {
     Vector<Bits> loaded[kVectors] = {};
     int64_t at[kVectors];
     bool reads[kVectors];
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      const int64_t i = base + v * kAirThreads + threadIdx.x;
+      const int64_t i = base + v * kPassThreads + threadIdx.x;
       reads[v] = i < work;
       at[v] = 0;
       if (reads[v]) {
@@ -349,7 +350,7 @@ struct Steps {
   size_t zeroed_bytes;
   size_t bytes;
 
-  Steps(const Config& config, const Problem& problem, void* base) {
+  Steps(const FromMaxima& config, const Problem& problem, void* base) {
     const int64_t subranges = (problem.cols + (int64_t{1} << config.alpha) - 1) >> config.alpha;
     const int64_t positions = subranges * config.beta;
     first.cols = first.row_stride = positions;
@@ -359,7 +360,7 @@ struct Steps {
     first.blocks_per_row = config.first_blocks_per_row;
     first.buffer_capacity[0] = first.buffer_capacity[1] = config.first_buffer;
     first.adaptive = first.early_stop = true;
-    first.likely_passes = tuning::kAirLikelyPasses;
+    first.likely_passes = tuning::kLikelyPasses;
 
     second.row_stride = problem.row_stride;
     second.cols = problem.cols;
@@ -394,7 +395,7 @@ struct Steps {
 };
 
 template <class Order, class Index, int kBeta>
-cudaError_t launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+cudaError_t launch(const FromMaxima& config, const Problem& problem, const Buffers& buffers, Order order,
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
   Steps<Bits, Index> steps(config, problem, buffers.workspace);
@@ -411,7 +412,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   static std::atomic<uint64_t> allowed;
   error = allow_shared_memory(make_delegates<Order, kBeta>, histogram_bytes, allowed);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(config.launches_ahead, make_delegates<Order, kBeta>, blocks, kAirThreads,
+  error = launch_kernel(config.launches_ahead, make_delegates<Order, kBeta>, blocks, kPassThreads,
                         histogram_bytes, stream, steps.delegates, steps.first, order);
   if (error != cudaSuccess) return error;
 
@@ -422,7 +423,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   static std::atomic<uint64_t> allowed_store;
   error = allow_shared_memory(store_candidates<Order, Index, kBeta>, kStoreBytes<Index>, allowed_store);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(config.launches_ahead, store_candidates<Order, Index, kBeta>, blocks, kAirThreads,
+  error = launch_kernel(config.launches_ahead, store_candidates<Order, Index, kBeta>, blocks, kPassThreads,
                         kStoreBytes<Index>, stream, steps.delegates, steps.first, steps.second, order);
   if (error != cudaSuccess) return error;
   return launch_passes(steps.second, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
@@ -430,22 +431,22 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
 
 }  // namespace
 
-size_t workspace_bytes(const Config& config, const Problem& problem) {
+size_t FromMaxima::workspace_bytes(const Problem& problem) const {
   return visit_key_order(problem.dtype, true, false, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
     return visit_index(problem.cols, [&](auto index) {
-      return Steps<Bits, decltype(index)>(config, problem, nullptr).bytes;
+      return Steps<Bits, decltype(index)>(*this, problem, nullptr).bytes;
     });
   });
 }
 
-ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+ErrorCode FromMaxima::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     using Order = decltype(order);
     return visit_index(problem.cols, [&](auto index) {
       using Index = decltype(index);
-      return config.beta == 2 ? launch<Order, Index, 2>(config, problem, buffers, order, stream)
-                              : launch<Order, Index, 1>(config, problem, buffers, order, stream);
+      return beta == 2 ? launch<Order, Index, 2>(*this, problem, buffers, order, stream)
+                       : launch<Order, Index, 1>(*this, problem, buffers, order, stream);
     });
   });
 }

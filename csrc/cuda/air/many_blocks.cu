@@ -21,18 +21,19 @@
 // staged a warp and written in runs, so that no counter takes an atomic an element.
 //
 // It loses to one-read algorithms on long rows (it reads them twice at least), and on rows that one block
-// can hold (air_block.cu).
+// can hold (one_block.cu).
 
-#include "cuda/air.h"
+#include "cuda/air/air.h"
 
 #include <atomic>
 
 #include "core/key_order.h"
+#include "cuda/air/numbers.h"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/numbers.h"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
-#include "cuda/tuning.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda::air {
@@ -40,7 +41,7 @@ namespace {
 
 // Step 1. The digits of the first pass reach the index only in 1-byte dtypes.
 template <class Order, class Index>
-__global__ void __launch_bounds__(tuning::kAirThreads, tuning::kAirBlocksPerSm)
+__global__ void __launch_bounds__(tuning::kPassThreads, tuning::kPassBlocksPerSm)
     first_pass(RadixPasses<typename Order::Bits, Index> params, Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
@@ -85,7 +86,7 @@ __global__ void __launch_bounds__(tuning::kAirThreads, tuning::kAirBlocksPerSm)
 
 // One blob: what must be zero first, then the buffers.
 template <class Bits, class Index>
-size_t carve(const Config& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params,
+size_t carve(const ManyBlocks& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params,
              size_t& zeroed_bytes) {
   params.digit_bits = config.digit_bits;
   params.buffer_capacity[0] = params.buffer_capacity[1] = config.buffer;
@@ -97,7 +98,7 @@ size_t carve(const Config& config, const Problem& problem, void* base, RadixPass
 }
 
 template <class Order, class Index>
-cudaError_t launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+cudaError_t launch(const ManyBlocks& config, const Problem& problem, const Buffers& buffers, Order order,
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
   RadixPasses<Bits, Index> params{};
@@ -109,7 +110,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.adaptive = config.adaptive;
   params.early_stop = config.early_stop;
-  params.likely_passes = tuning::kAirLikelyPasses;
+  params.likely_passes = tuning::kLikelyPasses;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   size_t zeroed_bytes = 0;
   carve(config, problem, buffers.workspace, params, zeroed_bytes);
@@ -125,7 +126,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   static std::atomic<uint64_t> allowed;
   error = allow_shared_memory(first_pass<Order, Index>, histogram_bytes, allowed);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(config.launches_ahead, first_pass<Order, Index>, blocks, tuning::kAirThreads,
+  error = launch_kernel(config.launches_ahead, first_pass<Order, Index>, blocks, tuning::kPassThreads,
                         histogram_bytes, stream, params, order);
   if (error != cudaSuccess) return error;
   return launch_passes(params, order, problem.rows, /*first=*/2, config.launches_ahead, stream);
@@ -133,22 +134,22 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
 
 }  // namespace
 
-size_t workspace_bytes(const Config& config, const Problem& problem) {
+size_t ManyBlocks::workspace_bytes(const Problem& problem) const {
   return visit_key_order(problem.dtype, true, false, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
     return visit_index(problem.cols, [&](auto index) {
       RadixPasses<Bits, decltype(index)> params{};
       size_t zeroed_bytes = 0;
-      return carve(config, problem, nullptr, params, zeroed_bytes);
+      return carve(*this, problem, nullptr, params, zeroed_bytes);
     });
   });
 }
 
-ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+ErrorCode ManyBlocks::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
     return visit_index(problem.cols, [&](auto index) {
-      return launch<decltype(order), decltype(index)>(config, problem, buffers, order, stream);
+      return launch<decltype(order), decltype(index)>(*this, problem, buffers, order, stream);
     });
   });
 }

@@ -20,7 +20,7 @@
 // sorted row costs little more than a shuffled one. Ties need no case of their own: once the list is full of
 // one value, the bound has an index, and elements behind it are passed over.
 
-#include "cuda/grid_select_block.h"
+#include "cuda/grid_select/grid_select.h"
 
 #include <algorithm>
 #include <atomic>
@@ -35,10 +35,10 @@
 #include "cuda/device/selection.cuh"
 #include "cuda/device/shared_list.cuh"
 #include "cuda/device/winner_writer.cuh"
-#include "cuda/tuning.h"
+#include "cuda/grid_select/numbers.h"
 #include "cuda/workspace.h"
 
-namespace gputopk::cuda::grid_select_block {
+namespace gputopk::cuda::grid_select {
 namespace {
 
 using tuning::kGridListMaxThreads;
@@ -368,7 +368,7 @@ __global__ void __launch_bounds__(kGridListMaxThreads, tuning::kGridListBlocksPe
 
 // One blob: what must be zero first, then the buffers. Nothing where a row has one block.
 template <class Bits, class Index>
-size_t carve(const Config& config, const Problem& problem, void* base, Params<Bits, Index>& params,
+size_t carve(const SharedList& config, const Problem& problem, void* base, Params<Bits, Index>& params,
              size_t& zeroed_bytes) {
   using Word = typename KeyWord<Bits>::type;
   params.blocks_per_row = config.blocks_per_row;
@@ -390,7 +390,7 @@ size_t carve(const Config& config, const Problem& problem, void* base, Params<Bi
 }
 
 template <class Order, class Index>
-cudaError_t launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+cudaError_t launch(const SharedList& config, const Problem& problem, const Buffers& buffers, Order order,
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
   Params<Bits, Index> params{};
@@ -406,7 +406,7 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
   params.slack = std::min(params.k / 8, (params.capacity - params.k) / 4);
   params.first_review = config.first_review;
   params.review_growth = config.review_growth;
-  params.in_order = config.in_order;
+  params.in_order = config.ranks_winners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   size_t zeroed_bytes = 0;
   carve(config, problem, buffers.workspace, params, zeroed_bytes);
@@ -436,23 +436,23 @@ cudaError_t launch(const Config& config, const Problem& problem, const Buffers& 
 
 }  // namespace
 
-size_t workspace_bytes(const Config& config, const Problem& problem) {
+size_t SharedList::workspace_bytes(const Problem& problem) const {
   return visit_key_order(problem.dtype, true, false, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
     return visit_index(problem.cols, [&](auto index) {
       Params<Bits, decltype(index)> params{};
       size_t zeroed_bytes = 0;
-      return carve(config, problem, nullptr, params, zeroed_bytes);
+      return carve(*this, problem, nullptr, params, zeroed_bytes);
     });
   });
 }
 
-ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+ErrorCode SharedList::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     return visit_index(problem.cols, [&](auto index) {
-      return launch<decltype(order), decltype(index)>(config, problem, buffers, order, stream);
+      return launch<decltype(order), decltype(index)>(*this, problem, buffers, order, stream);
     });
   });
 }
 
-}  // namespace gputopk::cuda::grid_select_block
+}  // namespace gputopk::cuda::grid_select

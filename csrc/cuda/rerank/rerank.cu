@@ -14,15 +14,15 @@
 //
 // Where rows are not made of whole 16-byte words, step 2 reads single elements, a group's lanes side by side.
 
-#include "cuda/rerank.h"
+#include "cuda/rerank/rerank.h"
 
 #include <cuda_fp16.h>
 
 #include <algorithm>
 #include <type_traits>
 
-#include "cuda/device/score_selection.cuh"
-#include "cuda/tuning.h"
+#include "cuda/rerank/numbers.h"
+#include "cuda/rerank/score_selection.cuh"
 
 namespace gputopk::cuda::rerank {
 namespace {

@@ -9,7 +9,7 @@
 //   radix  the rest: CUB's device radix sort of all rows at once.
 // Values are copied again, from the input, by index.
 
-#include "cuda/order_rows.h"
+#include "cuda/order/order.h"
 
 #include <algorithm>
 #include <cub/block/block_merge_sort.cuh>
@@ -18,7 +18,7 @@
 
 #include "core/key_order.h"
 #include "cuda/device/launch.h"
-#include "cuda/tuning.h"
+#include "cuda/order/numbers.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda::order_rows {

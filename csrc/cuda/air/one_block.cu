@@ -1,7 +1,7 @@
 // AIR top-k with one block a row.
 // Zhang, Naruse, Li, Wang: Parallel Top-K Algorithms on GPU (SC '23), section 3, within one block: the same
-// digits of the same extended keys as air.cu, but histogram, target digit and candidates never leave the SM,
-// and the whole selection is one launch.
+// digits of the same extended keys as many_blocks.cu, but histogram, target digit and candidates never leave
+// the SM, and the whole selection is one launch.
 //
 //   1. The row is read and its first digit counted.
 //   2. The block finds the target digit and narrows the selection.
@@ -14,21 +14,21 @@
 // writes them in order. A row as short as the list is listed at once, and steps 1 to 4 are left out.
 //
 // Reads after the first come from L1 or L2 where the rows of all blocks in flight fit there. It loses to
-// air.cu where rows are fewer than the SMs and long, for each is bound to one SM.
+// many_blocks.cu where rows are fewer than the SMs and long, for each is bound to one SM.
 
-#include "cuda/air_block.h"
+#include "cuda/air/air.h"
 
 #include <algorithm>
 
 #include "core/key_order.h"
+#include "cuda/air/numbers.h"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/device/winner_writer.cuh"
-#include "cuda/tuning.h"
 
-namespace gputopk::cuda::air_block {
+namespace gputopk::cuda::air {
 namespace {
 
 using Index = uint32_t;
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
 }
 
 template <class Order>
-ErrorCode launch(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+ErrorCode launch(const OneBlock& config, const Problem& problem, const Buffers& buffers, Order order,
                  Stream stream) {
   using Bits = typename Order::Bits;
   Params<Bits> params{};
@@ -168,9 +168,9 @@ ErrorCode launch(const Config& config, const Problem& problem, const Buffers& bu
 
 }  // namespace
 
-ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+ErrorCode OneBlock::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude,
-                         [&](auto order) { return launch(config, problem, buffers, order, stream); });
+                         [&](auto order) { return launch(*this, problem, buffers, order, stream); });
 }
 
-}  // namespace gputopk::cuda::air_block
+}  // namespace gputopk::cuda::air

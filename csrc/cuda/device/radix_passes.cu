@@ -1,4 +1,5 @@
-// The fused passes of a radix selection: steps 3 to 5 of air.cu, from a row or from stored candidates.
+// The fused passes of a radix selection: steps 3 to 5 of air/many_blocks.cu, from a row or from stored
+// candidates.
 
 #include <algorithm>
 #include <atomic>
@@ -12,8 +13,8 @@
 namespace gputopk::cuda {
 namespace {
 
-using tuning::kAirThreads;
-constexpr int kWarps = kAirThreads / 32;
+using tuning::kPassThreads;
+constexpr int kWarps = kPassThreads / 32;
 
 template <class Bits, class Index>
 using WinnerStage = StagedWriter<Bits, Index, WinnerWriter<Bits>>;
@@ -22,8 +23,8 @@ using CandidateStage = StagedWriter<Bits, Index, CandidateBuffer<Bits, Index>>;
 
 // Dynamic shared memory of a fused pass: the stages of its warps, then the histogram.
 template <class Bits, class Index>
-constexpr size_t kWarpStageBytes = WinnerStage<Bits, Index>::bytes(tuning::kAirStagedWinners) +
-                                   CandidateStage<Bits, Index>::bytes(tuning::kAirStagedCandidates);
+constexpr size_t kWarpStageBytes = WinnerStage<Bits, Index>::bytes(tuning::kPassStagedWinners) +
+                                   CandidateStage<Bits, Index>::bytes(tuning::kPassStagedCandidates);
 
 // What a pass's last block selects from at once, in the memory of stages and histogram.
 constexpr size_t kFinishBytes = 16 * 1024;
@@ -58,7 +59,7 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
   __shared__ uint32_t chunks[kIndexed ? kMostChunks / 32 : 1];
   if (kIndexed && step.chunk_shift != 0) {
     const int words = ((1 << (params.index_bits - step.chunk_shift)) + 31) / 32;
-    for (int i = static_cast<int>(threadIdx.x); i < words; i += kAirThreads) {
+    for (int i = static_cast<int>(threadIdx.x); i < words; i += kPassThreads) {
       chunks[i] = params.chunks[row * kMostChunks / 32 + i];
     }
   }
@@ -68,10 +69,10 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
   const Word key_span = top.key - low.key, candidate_span = split.key - low.key;
   const Index last_index = static_cast<Index>(params.cols - 1);
   unsigned char* const stage = dynamic + threadIdx.x / 32 * kWarpStageBytes<Bits, Index>;
-  WinnerStage<Bits, Index> winners(stage, tuning::kAirStagedWinners, params.output.row(row, params.k),
+  WinnerStage<Bits, Index> winners(stage, tuning::kPassStagedWinners, params.output.row(row, params.k),
                                    &state.written);
-  CandidateStage<Bits, Index> candidates(stage + winners.bytes(tuning::kAirStagedWinners),
-                                         tuning::kAirStagedCandidates, params.buffer(1 - step.source, row),
+  CandidateStage<Bits, Index> candidates(stage + winners.bytes(tuning::kPassStagedWinners),
+                                         tuning::kPassStagedCandidates, params.buffer(1 - step.source, row),
                                          &state.buffered);
 
   const auto in_range = [&](Word distance, Index index) {
@@ -244,7 +245,7 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
 
 // One pass, its parts dealt to the blocks in turn.
 template <class Order, class Index, bool kIndexed>
-__global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
+__global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
     run_pass(RadixPasses<typename Order::Bits, Index> params, Order order, int pass) {
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const uint32_t part = static_cast<uint32_t>(blockIdx.x % params.blocks_per_row);
@@ -258,7 +259,7 @@ __global__ void __launch_bounds__(kAirThreads, tuning::kAirBlocksPerSm)
 // pass when there are no more parts. All as if indexed, which is right for any. One block an SM, for the
 // registers.
 template <class Order, class Index>
-__global__ void __launch_bounds__(kAirThreads)
+__global__ void __launch_bounds__(kPassThreads)
     run_other_passes(RadixPasses<typename Order::Bits, Index> params, Order order, int blocks_per_row,
                      int pass) {
   __shared__ uint32_t count, part;
@@ -309,7 +310,7 @@ cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params
     const auto kernel = indexed ? run_pass<Order, Index, true> : run_pass<Order, Index, false>;
     cudaError_t error = allow_shared_memory(kernel, shared_bytes, indexed ? allowed_indexed : allowed_key);
     if (error != cudaSuccess) return error;
-    error = launch_kernel(ahead, kernel, blocks, kAirThreads, shared_bytes, stream, params, order, pass);
+    error = launch_kernel(ahead, kernel, blocks, kPassThreads, shared_bytes, stream, params, order, pass);
     if (error != cudaSuccess) return error;
   }
   if (pass > last) return cudaSuccess;
@@ -317,8 +318,8 @@ cudaError_t launch_passes(const RadixPasses<typename Order::Bits, Index>& params
   const cudaError_t error = allow_shared_memory(others, shared_bytes, allowed_others);
   if (error != cudaSuccess) return error;
   const int blocks_per_row = params.other_blocks_per_row();
-  return launch_kernel(ahead, others, static_cast<unsigned>(rows * blocks_per_row), kAirThreads, shared_bytes,
-                       stream, params, order, blocks_per_row, pass);
+  return launch_kernel(ahead, others, static_cast<unsigned>(rows * blocks_per_row), kPassThreads,
+                       shared_bytes, stream, params, order, blocks_per_row, pass);
 }
 
 #define GPUTOPK_LAUNCH_PASSES(Bits, kFloating)                                                               \

@@ -20,10 +20,10 @@
 // What is selected from comes through a source (RowSource): sampled keys, a visit of all elements, and an
 // element again by its index. One that computes scores can be selected from without storing them.
 //
-// It loses to air.cu where k is large, as lists are merged by networks, and where a row is short for the
-// blocks that its latency asks for.
+// It loses to air/many_blocks.cu where k is large, as lists are merged by networks, and where a row is short
+// for the blocks that its latency asks for.
 
-#include "cuda/grid_select.h"
+#include "cuda/grid_select/grid_select.h"
 
 #include <cuda_runtime_api.h>
 
@@ -34,7 +34,7 @@
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/warp_queue.cuh"
 #include "cuda/device/winner_writer.cuh"
-#include "cuda/tuning.h"
+#include "cuda/grid_select/numbers.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda::grid_select {
@@ -440,7 +440,7 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItem
 }
 
 template <class Bits, class Index>
-size_t carve(const Config& config, const Problem& problem, void* base, Params<Bits, Index>& params,
+size_t carve(const Registers& config, const Problem& problem, void* base, Params<Bits, Index>& params,
              size_t& zeroed_bytes) {
   if (config.blocks_per_row <= 1) return 0;
   Workspace workspace(base);
@@ -452,7 +452,7 @@ size_t carve(const Config& config, const Problem& problem, void* base, Params<Bi
 }
 
 template <class Order, class Index, int kItems, template <class, int> class Queue>
-cudaError_t launch(const Config& config, const Params<typename Order::Bits, Index>& params, Order order,
+cudaError_t launch(const Registers& config, const Params<typename Order::Bits, Index>& params, Order order,
                    cudaStream_t stream) {
   using List = Queue<typename EntryOf<typename Order::Bits, Index>::type, kItems>;
   const bool by_warp = config.blocks_per_row == 0;
@@ -500,7 +500,7 @@ auto visit_list(const Problem& problem, Visitor&& visitor) {
 }
 
 template <class Order, class Index, int kItems>
-cudaError_t run_list(const Config& config, const Problem& problem, const Buffers& buffers, Order order,
+cudaError_t run_list(const Registers& config, const Problem& problem, const Buffers& buffers, Order order,
                      cudaStream_t stream) {
   using Bits = typename Order::Bits;
   Params<Bits, Index> params{};
@@ -527,21 +527,21 @@ cudaError_t run_list(const Config& config, const Problem& problem, const Buffers
 
 }  // namespace
 
-size_t workspace_bytes(const Config& config, const Problem& problem) {
+size_t Registers::workspace_bytes(const Problem& problem) const {
   return visit_key_order(problem.dtype, true, false, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
     return visit_list<Bits>(problem, [&](auto index, auto) {
       Params<Bits, decltype(index)> params{};
       size_t zeroed_bytes = 0;
-      return carve(config, problem, nullptr, params, zeroed_bytes);
+      return carve(*this, problem, nullptr, params, zeroed_bytes);
     });
   });
 }
 
-ErrorCode run(const Config& config, const Problem& problem, const Buffers& buffers, Stream stream) {
+ErrorCode Registers::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     return visit_list<typename decltype(order)::Bits>(problem, [&](auto index, auto items) {
-      return run_list<decltype(order), decltype(index), decltype(items)::value>(config, problem, buffers,
+      return run_list<decltype(order), decltype(index), decltype(items)::value>(*this, problem, buffers,
                                                                                 order, stream);
     });
   });

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/rerank_problem.h"
+#include "cuda/gpu.h"
 #include "cuda/stream.h"
 
 namespace gputopk::cuda::rerank {
@@ -15,6 +16,8 @@ struct Config {
   int warps;       // of a block
   int64_t blocks_per_query;  // 1 with lists
 };
+
+Config plan(const RerankProblem& problem, const Device& device);
 
 // The whole work, in one launch. Needs no workspace. config.list_items > 0.
 ErrorCode select(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,

@@ -1,0 +1,75 @@
+// Delegate top-k (Dr. Top-k) for long rows: a bound first, then only what can hold winners is looked at.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/problem.h"
+#include "cuda/gpu.h"
+#include "cuda/stream.h"
+
+namespace gputopk::cuda::delegate {
+
+// Why delegate cannot serve the request, or nullptr.
+const char* unsupported_reason(const Problem& problem);
+
+// Overrides of the plan's numbers for studies; zero: the plan's choice.
+struct Study {
+  int alpha = 0;
+  int beta = 0;
+};
+
+// The least and greatest alpha that serve the request; the first is the greater where none does.
+struct AlphaRange {
+  int least, most;
+};
+AlphaRange alphas(const Problem& problem, int beta);
+
+// The bound from the best of every subrange of the row; then only what can hold winners is read again.
+struct FromMaxima {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+
+  int alpha;           // a subrange has 2^alpha elements
+  int beta;            // delegates of a subrange: its best element, or its best two
+  int blocks_per_row;  // that read the row
+  // Of the first selection, from the delegates, and of the second, from the candidates.
+  int first_digit_bits;
+  int second_digit_bits;
+  int first_blocks_per_row;
+  int64_t first_buffer;   // delegates a row that can be stored between passes
+  int64_t second_buffer;  // candidates a row; if there are more, the second selection is from the row
+  int likely_passes;      // of the second selection: 0 where few candidates are expected
+  bool launches_ahead;    // a kernel's blocks may start while the one before ends
+
+  static bool serves(const Problem& problem, const Device&) { return unsupported_reason(problem) == nullptr; }
+  static FromMaxima plan(const Problem& problem, const Device& device) { return plan(problem, device, {}); }
+  static FromMaxima plan(const Problem& problem, const Device& device, const Study& study);
+  bool in_order(const Problem& problem) const { return problem.k == 1; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// The bound from a sample of the row: one read of a long row, whatever it holds.
+struct FromSample {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+
+  int sample_blocks_per_row;
+  int delegates;  // a row, each of a group of lanes: a power of two up to 32
+  int rank;       // the delegate that is the bound
+  int blocks_per_row;
+  int digit_bits;       // of the passes over candidates, or over the row
+  int64_t buffer;       // candidates a row
+  int likely_passes;    // 0 where few candidates are expected
+  bool launches_ahead;  // a kernel's blocks may start while the one before ends
+
+  // Where a sample small beside the row gives a bound that says much.
+  static bool serves(const Problem& problem, const Device& device);
+  static FromSample plan(const Problem& problem, const Device& device);
+  bool in_order(const Problem& problem) const { return problem.k == 1; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+}  // namespace gputopk::cuda::delegate
