@@ -34,6 +34,7 @@
 #include "cuda/device/numbers.h"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda::air {
@@ -45,7 +46,7 @@ __global__ void __launch_bounds__(tuning::kPassThreads, tuning::kPassBlocksPerSm
     first_pass(RadixPasses<typename Order::Bits, Index> params, Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   __shared__ TargetDigitScratch<Index> scratch;
 

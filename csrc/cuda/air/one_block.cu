@@ -23,9 +23,11 @@
 #include "core/key_order.h"
 #include "cuda/air/numbers.h"
 #include "cuda/device/key_range.cuh"
+#include "cuda/device/launch.h"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/device/winner_writer.cuh"
 
 namespace gputopk::cuda::air {
@@ -104,7 +106,7 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  extern __shared__ uint32_t histogram[];
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic_shared());
   __shared__ TargetDigitScratch<uint32_t> scratch;
   __shared__ KeyRange<Word> ranges[2];
   __shared__ Extended list[tuning::kAirBlockList];
@@ -162,8 +164,8 @@ ErrorCode launch(const OneBlock& config, const Problem& problem, const Buffers& 
   params.lists_winners = config.lists_winners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   const unsigned blocks = static_cast<unsigned>(std::min<int64_t>(problem.rows, 0x7FFFFFFF));
-  select_row<Order><<<blocks, config.threads, sizeof(uint32_t) << config.digit_bits, stream>>>(params, order);
-  return cudaGetLastError();
+  return launch_kernel(/*ahead=*/false, select_row<Order>, blocks, static_cast<unsigned>(config.threads),
+                       sizeof(uint32_t) << config.digit_bits, stream, params, order);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/device/warp.cuh"
 #include "cuda/device/winner_writer.cuh"
 
@@ -218,7 +219,7 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   __shared__ Scratch<Word> scratch;
   __shared__ uint32_t listed, reserved, next_place;  // by this block: entries, and places for winners
   const Memory<Bits> memory(dynamic);

@@ -34,6 +34,7 @@
 #include "cuda/device/numbers.h"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/device/stored_candidates.cuh"
 #include "cuda/workspace.h"
 
@@ -128,7 +129,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
                    Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   __shared__ TargetDigitScratch<uint32_t> scratch;
   __shared__ Word greatest_of_warp[kWarps];
@@ -246,7 +247,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   constexpr int kStaged = kStagedCandidates<Bits, Index>;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
 
   const int64_t row = blockIdx.x / second.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % second.blocks_per_row);

@@ -32,6 +32,7 @@
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/device/stored_candidates.cuh"
 #include "cuda/workspace.h"
 
@@ -67,7 +68,7 @@ __global__ void __launch_bounds__(kPassThreads)
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   __shared__ ListSelectionScratch<Word> scratch;
 
   let_next_kernel_start();
@@ -143,7 +144,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   using Extended = ExtendedKey<Word, Index>;
   using Store = CandidateStore<Bits, Index>;
   constexpr int kStaged = kStagedCandidates<Bits, Index>;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   __shared__ CandidateRange<Word, Index> range;
 
   const int64_t row = blockIdx.x / params.blocks_per_row;

@@ -8,6 +8,7 @@
 #include "cuda/device/launch.h"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/device/stored_candidates.cuh"
 
 namespace gputopk::cuda {
@@ -39,7 +40,7 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic + kWarps * kWarpStageBytes<Bits, Index>);
   __shared__ TargetDigitScratch<Index> scratch;
   __shared__ unsigned long long winner_counts[kWarps + 1], candidate_counts[kWarps + 1];

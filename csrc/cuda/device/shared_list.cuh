@@ -5,6 +5,7 @@
 
 #include "cuda/device/list_selection.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/shared_memory.cuh"
 
 namespace gputopk::cuda {
 
@@ -58,7 +59,7 @@ struct List {
 
  private:
   __device__ static unsigned char* memory() {
-    extern __shared__ __align__(16) unsigned char dynamic[];
+    unsigned char* const dynamic = dynamic_shared();
     return dynamic;
   }
 };

@@ -32,6 +32,7 @@
 #include "cuda/device/launch.h"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/row_reader.cuh"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/device/warp_queue.cuh"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/grid_select/numbers.h"
@@ -208,7 +209,7 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_warp_blocks_per_sm(
     select_by_warp(Params<typename Order::Bits, Index> params, Order order) {
   using Pack = EntryOf<typename Order::Bits, Index>;
   using Entry = typename Pack::type;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t row = static_cast<int64_t>(blockIdx.x) * (blockDim.x / 32) + warp;
   if (row >= params.rows) return;  // by whole warps, and there is no barrier
@@ -363,7 +364,7 @@ __global__ void __launch_bounds__(kGridThreads, tuning::grid_blocks_per_sm(kItem
   using Entry = typename Pack::type;
   using Bound = BoundOf<Bits, Index>;
   using List = Queue<Entry, kItems>;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   __shared__ Shared shared;
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int warps = static_cast<int>(blockDim.x) / 32;

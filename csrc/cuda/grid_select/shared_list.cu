@@ -430,8 +430,8 @@ cudaError_t launch(const SharedList& config, const Problem& problem, const Buffe
   static std::atomic<uint64_t> allowed_sharing, allowed_alone;
   error = allow_shared_memory(kernel, bytes, shares ? allowed_sharing : allowed_alone);
   if (error != cudaSuccess) return error;
-  kernel<<<blocks, config.threads, bytes, stream>>>(params, order);
-  return cudaGetLastError();
+  return launch_kernel(/*ahead=*/false, kernel, blocks, static_cast<unsigned>(config.threads), bytes, stream,
+                       params, order);
 }
 
 }  // namespace

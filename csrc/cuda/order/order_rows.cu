@@ -18,6 +18,7 @@
 
 #include "core/key_order.h"
 #include "cuda/device/launch.h"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/order/numbers.h"
 #include "cuda/workspace.h"
 
@@ -106,7 +107,7 @@ constexpr int kRankedByBlock = kRankWarps * kRankedByWarp;
 
 template <class Entry>
 __global__ void __launch_bounds__(kRankThreads) rank_entries(Params params, int blocks_per_row) {
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   Entry* const entries = reinterpret_cast<Entry*>(dynamic);
   const int k = static_cast<int>(params.problem.k);
   const int64_t row = blockIdx.x / blocks_per_row;
@@ -146,10 +147,9 @@ ErrorCode run_rank(const Params& params, Stream stream) {
   static std::atomic<uint64_t> allowed;
   const cudaError_t error = allow_shared_memory(rank_entries<Entry>, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
-  rank_entries<Entry>
-      <<<static_cast<unsigned>(problem.rows * blocks_per_row), kRankThreads, shared_bytes, stream>>>(
-          params, blocks_per_row);
-  return cudaGetLastError();
+  return launch_kernel(/*ahead=*/false, rank_entries<Entry>,
+                       static_cast<unsigned>(problem.rows * blocks_per_row), kRankThreads, shared_bytes,
+                       stream, params, blocks_per_row);
 }
 
 // ---- merge ----
@@ -182,7 +182,7 @@ __global__ void __launch_bounds__(
     MergeShape<Entry, kCapacity>::kThreads* MergeShape<Entry, kCapacity>::kSorters)
     merge_entries(Params params, int rows_per_sorter) {
   using Shape = MergeShape<Entry, kCapacity>;
-  extern __shared__ __align__(16) unsigned char dynamic[];
+  unsigned char* const dynamic = dynamic_shared();
   auto& storage = *reinterpret_cast<typename Shape::Storage*>(dynamic);
   const int sorter = static_cast<int>(threadIdx.x) / Shape::kThreads;
   const int thread = static_cast<int>(threadIdx.x) % Shape::kThreads;
@@ -222,9 +222,8 @@ ErrorCode launch_merge(const Params& params, int rows_per_sorter, Stream stream)
   const cudaError_t error = allow_shared_memory(merge_entries<Entry, kCapacity>, kSharedBytes, allowed);
   if (error != cudaSuccess) return error;
   const unsigned blocks = blocks_for(params.problem.rows, int64_t{rows_per_sorter} * Shape::kSorters);
-  merge_entries<Entry, kCapacity>
-      <<<blocks, Shape::kThreads * Shape::kSorters, kSharedBytes, stream>>>(params, rows_per_sorter);
-  return cudaGetLastError();
+  return launch_kernel(/*ahead=*/false, merge_entries<Entry, kCapacity>, blocks,
+                       Shape::kThreads * Shape::kSorters, kSharedBytes, stream, params, rows_per_sorter);
 }
 
 // Rows that one sorter takes together: as many as a warp has lanes for.
@@ -293,15 +292,15 @@ ErrorCode run_radix(const Params& params, Stream stream) {
   if (memory.error != cudaSuccess) return memory.error;
   const int64_t count = problem.rows * problem.k;
   const unsigned blocks = blocks_for(count, kRadixThreads);
-  make_entries<Entry><<<blocks, kRadixThreads, 0, stream>>>(params, memory.entries[0]);
-  cudaError_t error = cudaGetLastError();
+  cudaError_t error = launch_kernel(/*ahead=*/false, make_entries<Entry>, blocks, kRadixThreads, 0, stream,
+                                    params, memory.entries[0]);
   if (error != cudaSuccess) return error;
   cub::DoubleBuffer<Entry> entries(memory.entries[0], memory.entries[1]);
   error = cub::DeviceRadixSort::SortKeys(memory.temporary, memory.temporary_bytes, entries, count, 0,
                                          Layout(problem, problem.rows).bits(), stream);
   if (error != cudaSuccess) return error;
-  write_entries<Entry><<<blocks, kRadixThreads, 0, stream>>>(params, entries.Current());
-  return cudaGetLastError();
+  return launch_kernel(/*ahead=*/false, write_entries<Entry>, blocks, kRadixThreads, 0, stream, params,
+                       entries.Current());
 }
 
 }  // namespace

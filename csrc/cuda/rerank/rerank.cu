@@ -21,6 +21,8 @@
 #include <algorithm>
 #include <type_traits>
 
+#include "cuda/device/launch.h"
+#include "cuda/device/shared_memory.cuh"
 #include "cuda/rerank/numbers.h"
 #include "cuda/rerank/score_selection.cuh"
 
@@ -278,7 +280,7 @@ class CandidateScores {
 template <class Type, int kLanes, bool kAligned, int kItems>
 __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps, tuning::kRerankResident)
     select_candidates(const __grid_constant__ Params<Type> params) {
-  extern __shared__ uint4 shared[];
+  uint4* const shared = reinterpret_cast<uint4*>(dynamic_shared());
   const RerankProblem& problem = params.problem;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   for (int64_t query = blockIdx.x; query < problem.queries; query += gridDim.x) {
@@ -367,10 +369,10 @@ ErrorCode select(const Config& config, const RerankProblem& problem, const Reran
     using Type = decltype(type);
     const auto launch = [&](auto items) -> ErrorCode {
       constexpr int kItems = decltype(items)::value;
-      select_candidates<Type, decltype(lanes)::value, decltype(aligned)::value, kItems>
-          <<<grid_of(problem.queries), 32 * config.warps, score_selection_bytes<kItems>(config.warps),
-             stream>>>(params_of<Type>(problem, buffers, 1));
-      return cudaGetLastError();
+      return launch_kernel(
+          /*ahead=*/false, select_candidates<Type, decltype(lanes)::value, decltype(aligned)::value, kItems>,
+          grid_of(problem.queries), 32 * config.warps, score_selection_bytes<kItems>(config.warps), stream,
+          params_of<Type>(problem, buffers, 1));
     };
     switch (config.list_items) {
       case 1: return launch(std::integral_constant<int, 1>{});
@@ -384,10 +386,10 @@ ErrorCode score(const Config& config, const RerankProblem& problem, const Rerank
                 uint32_t* keys, Stream stream) {
   return visit_reader(problem, buffers, [&](auto type, auto lanes, auto aligned) -> ErrorCode {
     using Type = decltype(type);
-    store_scores<Type, decltype(lanes)::value, decltype(aligned)::value>
-        <<<grid_of(problem.queries * config.blocks_per_query), 32 * config.warps, 0, stream>>>(
-            params_of<Type>(problem, buffers, config.blocks_per_query), keys);
-    return cudaGetLastError();
+    return launch_kernel(/*ahead=*/false,
+                         store_scores<Type, decltype(lanes)::value, decltype(aligned)::value>,
+                         grid_of(problem.queries * config.blocks_per_query), 32 * config.warps, 0, stream,
+                         params_of<Type>(problem, buffers, config.blocks_per_query), keys);
   });
 }
 
@@ -395,9 +397,8 @@ ErrorCode look_up(const RerankProblem& problem, const uint32_t* keys, const int3
                   const RerankBuffers& buffers, Stream stream) {
   constexpr int kThreads = 256;
   const int64_t winners = problem.queries * problem.k;
-  write_winners<<<grid_of((winners + kThreads - 1) / kThreads), kThreads, 0, stream>>>(
-      params_of<Float32>(problem, buffers, 1), keys, positions);
-  return cudaGetLastError();
+  return launch_kernel(/*ahead=*/false, write_winners, grid_of((winners + kThreads - 1) / kThreads), kThreads,
+                       0, stream, params_of<Float32>(problem, buffers, 1), keys, positions);
 }
 
 }  // namespace gputopk::cuda::rerank

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "cuda/device/launch.h"
 #include "cuda/topk.h"
 
 namespace gputopk::cuda {
@@ -42,9 +43,8 @@ ErrorCode read_floor(const void* input, size_t bytes, void* scratch, const Devic
   constexpr int64_t kMostBlocks = kReadFloorScratchBytes / (kThreads / 32 * sizeof(uint32_t));
   const int64_t resident = std::min(kMostBlocks, int64_t{device.sm_count} * kBlocksPerSm);
   const int64_t blocks = std::clamp((vectors + kThreads - 1) / kThreads, int64_t{1}, resident);
-  read_once<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(static_cast<const uint4*>(input), vectors,
-                                                                    static_cast<uint32_t*>(scratch));
-  return cudaGetLastError();
+  return launch_kernel(/*ahead=*/false, read_once, static_cast<unsigned>(blocks), kThreads, 0, stream,
+                       static_cast<const uint4*>(input), vectors, static_cast<uint32_t*>(scratch));
 }
 
 }  // namespace gputopk::cuda
