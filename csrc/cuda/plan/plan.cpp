@@ -82,7 +82,9 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
 
 Plan plan_of(const Problem& problem, const Device& device, const Config& config) {
   const bool in_order = std::visit([&](const auto& form) { return form.in_order(problem); }, config);
-  return {problem, device, config, problem.sorted && !in_order};
+  Plan plan{problem, device, config, std::nullopt};
+  if (problem.sorted && !in_order) plan.order_rows = sort::OrderRows::plan(problem, device);
+  return plan;
 }
 
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
@@ -94,8 +96,10 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
   const Problem& problem = plan.problem;
   char form[200];
   std::visit([&](const auto& config) { config.describe(problem, form, sizeof(form)); }, plan.config);
-  std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs", form,
-                plan.order_rows ? "then order_rows" : "no further step", static_cast<long long>(problem.rows),
+  char order[100] = "no further step";
+  if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
+  std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs", form, order,
+                static_cast<long long>(problem.rows),
                 static_cast<long long>(problem.cols), static_cast<long long>(problem.k),
                 dtype_name(problem.dtype), problem.largest ? "largest" : "smallest",
                 problem.magnitude ? " by magnitude" : "", plan.device.sm_count);

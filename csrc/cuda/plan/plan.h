@@ -14,6 +14,7 @@
 #include "cuda/gpu.h"
 #include "cuda/grid_select/grid_select.h"
 #include "cuda/rerank/rerank.h"
+#include "cuda/sort/sort.h"
 
 namespace gputopk::cuda {
 
@@ -25,7 +26,7 @@ struct Plan {
   Problem problem;
   Device device;
   Config config;
-  bool order_rows;  // a step of its own follows
+  std::optional<sort::OrderRows> order_rows;  // a step of its own follows
 };
 
 // Why `algorithm` cannot serve the request, or nullptr.
