@@ -43,7 +43,8 @@ def forms_of(record: report.Record) -> dict[str, tuple[bool, np.ndarray]]:
     )
     forms = {}
     for line in text.splitlines():
-        name, *words = line.split()
+        name, _, terms = line.split("; ")
+        words = terms.split()
         numbers = dict(zip(words[::2], map(float, words[1::2]), strict=True))
         forms[name] = (bool(numbers["in_order"]), np.array([numbers[term] for term in TERMS]) / UNITS)
     return forms

@@ -52,7 +52,7 @@ def draw(random_: random.Random) -> dict[str, Any]:
 def form_names(rows: int, cols: int, k: int, dtype: str) -> list[str]:
     """Of the forms that serve the request on the GPU at hand."""
     like = torch.empty((1, 1), dtype=getattr(torch, dtype), device="cuda").expand(rows, cols)
-    return [line.split()[0] for line in torch.ops.gputopk._forms(like, k).splitlines()]
+    return [line.split(";")[0] for line in torch.ops.gputopk._forms(like, k).splitlines()]
 
 
 def contender(name: str, k: int, order: bool) -> Contender:

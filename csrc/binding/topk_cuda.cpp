@@ -5,20 +5,24 @@
 #include "binding/canonical.h"
 #include "binding/cuda_algorithm.h"
 #include "binding/cuda_device.h"
+#include "binding/plan_cache.h"
 #include "binding/run_plan.h"
 #include "cuda/topk.h"
 
 namespace gputopk::binding {
 namespace {
 
-cuda::Plan make_plan(const Request& request) {
-  return cuda::make_plan(request.problem, device_of(request.input.get_device_index()), request.algorithm);
+const cuda::Plan& plan_of(const Request& request) {
+  static thread_local PlanCache cache;
+  const int32_t device = request.input.get_device_index();
+  return cache.get(request.problem, request.algorithm, device,
+                   [&] { return cuda::make_plan(request.problem, device_of(device), request.algorithm); });
 }
 
-void run(const Request& request, Buffers buffers) { run_plan(make_plan(request), request, buffers); }
+void run(const Request& request, Buffers buffers) { run_plan(plan_of(request), request, buffers); }
 
 std::string describe_plan(const Request& request) {
-  const cuda::Plan plan = make_plan(request);
+  const cuda::Plan& plan = plan_of(request);
   char text[512];
   cuda::describe(plan, text, sizeof(text));
   return std::string(text) + "; workspace " + std::to_string(cuda::workspace_bytes(plan)) + " bytes";

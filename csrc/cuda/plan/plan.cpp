@@ -72,12 +72,18 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
 void describe(const Plan& plan, char* text, size_t text_bytes) {
   const Problem& problem = plan.problem;
   char form[200];
-  std::visit([&](const auto& config) { config.describe(problem, form, sizeof(form)); }, plan.config);
-  std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs", form,
+  const char* name = "";
+  std::visit(
+      [&](const auto& config) {
+        config.describe(problem, form, sizeof(form));
+        name = config.kName;
+      },
+      plan.config);
+  std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs; form %s", form,
                 plan.order_rows ? "then order_rows" : "no further step", static_cast<long long>(problem.rows),
                 static_cast<long long>(problem.cols), static_cast<long long>(problem.k),
                 dtype_name(problem.dtype), problem.largest ? "largest" : "smallest",
-                problem.magnitude ? " by magnitude" : "", plan.device.sm_count);
+                problem.magnitude ? " by magnitude" : "", plan.device.sm_count, name);
 }
 
 RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) {
