@@ -38,7 +38,7 @@ from bench import environment, peers, report, shapes, timing
 from bench.report import Record, number_text, size_text
 from bench.shapes import Point
 from bench.timing import Contender, Outputs, Timing, two_tensors
-from tests import inputs, oracle
+from tests import inputs, oracle, study_library
 
 OURS = "ours:"  # prefix of our contenders' names
 ATEN = "aten-op"  # no peer: torch.topk through torch.ops
@@ -51,7 +51,7 @@ FLOOR_SCRATCH_BYTES = 2**20
 
 
 def has_read_kernel(device: torch.device) -> bool:
-    return device.type == "cuda" and hasattr(torch.ops.gputopk, "_read_floor")
+    return device.type == "cuda" and study_library.loaded
 
 
 def floor_contender(x: torch.Tensor) -> Contender:

@@ -51,7 +51,7 @@ const char* unsupported_reason(const Problem& problem) {
 
 FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const Study& study) {
   FromMaxima config{};
-  config.beta = study.beta > 0 ? study.beta : problem.k >= tuning::kDelegateMinKBeta2 ? 2 : 1;
+  config.beta = study.beta > 0 ? study.beta : 1;
   config.alpha = study.alpha > 0 ? study.alpha : delegate_alpha(problem, config.beta);
   config.blocks_per_row = blocks_of_passes(problem, device);
 
@@ -134,6 +134,19 @@ void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
                 "delegate: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
                 "candidates",
                 rank, delegates, blocks_per_row, static_cast<long long>(buffer));
+}
+
+Work FromMaxima::work(const Problem& problem, const Device& device) const {
+  // Every subrange that may hold a winner is read again.
+  const double again = static_cast<double>(problem.k << alpha) / static_cast<double>(problem.cols);
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm, 1 + std::min(1.0, again));
+}
+
+Work FromSample::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm,
+                 /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::delegate

@@ -52,7 +52,7 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
 
   // So few candidates are left that this pass's last block selects from them.
   const bool finishes =
-      stores && params.early_stop && step.selection.candidates <= kFinishBytes / sizeof(Extended);
+      stores && params.stops_early() && step.selection.candidates <= kFinishBytes / sizeof(Extended);
   const bool counts = !takes_all && !finishes;
   const Digit digit = params.digit(pass, state);
   const int bins = 1 << digit.width();
