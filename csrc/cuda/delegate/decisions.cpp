@@ -232,4 +232,9 @@ Work FromSample::work(const Problem& problem, const Device& device) const {
                  /*reads=*/1);
 }
 
+Work OnChip::work(const Problem& problem, const Device& device) const {
+  const int per_sm = static_cast<int>(divide_up(blocks, device.sm_count));
+  return work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/1);
+}
+
 }  // namespace gputopk::cuda::delegate

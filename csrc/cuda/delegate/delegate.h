@@ -81,6 +81,7 @@ struct FromSample {
 // read, and winners in order, in one launch.
 struct OnChip {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.on_chip";
 
   // Overrides of the plan's numbers for studies; zero: the plan's choice.
   struct Study {
@@ -109,6 +110,7 @@ struct OnChip {
   static bool serves(const Problem& problem, const Device& device);
   static OnChip plan(const Problem& problem, const Device& device) { return plan(problem, device, {}); }
   static OnChip plan(const Problem& problem, const Device& device, const Study& study);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return true; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
