@@ -30,8 +30,8 @@ constexpr size_t kWarpStageBytes = WinnerStage<Bits, Index>::bytes(tuning::kPass
 // What a pass's last block selects from at once, in the memory of stages and histogram.
 constexpr size_t kFinishBytes = 16 * 1024;
 
-// Behind the histogram of a fused pass: where elements go that are not counted.
-constexpr size_t kUncountedBytes = sizeof(uint32_t);
+// Behind the histogram of a fused pass: where elements go that are not counted. A vector, for it is cleared.
+constexpr size_t kUncountedBytes = kVectorBytes;
 
 // One part of a pass. With kIndexed the selection's bounds reach into the index.
 template <bool kIndexed, class Order, class Index>
@@ -56,7 +56,7 @@ __device__ __forceinline__ void read_part(const RadixPasses<typename Order::Bits
   const bool counts = !takes_all && !finishes;
   const Digit digit = params.digit(pass, state);
   const int bins = 1 << digit.width();
-  if (counts) clear_histogram(histogram, bins);
+  if (counts) clear_histogram(histogram, bins + 1);
   __shared__ uint32_t chunks[kIndexed ? kMostChunks / 32 : 1];
   if (kIndexed && step.chunk_shift != 0) {
     const int words = ((1 << (params.index_bits - step.chunk_shift)) + 31) / 32;
