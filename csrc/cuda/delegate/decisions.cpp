@@ -6,6 +6,7 @@
 
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
+#include "cuda/device/index_width.h"
 #include "cuda/device/pass_numbers.h"
 #include "cuda/device/split.h"
 
@@ -23,7 +24,7 @@ int delegate_alpha(const Problem& problem, int beta) {
 
 // Passes of a selection from so many stored candidates.
 int likely_delegate_passes(const Problem& problem, double candidates) {
-  const bool wide = dtype_bytes(problem.dtype) == 8 || problem.cols > int64_t{0xFFFFFFFF};
+  const bool wide = dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
   if (candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes) return 0;
   return candidates <= tuning::kDelegateOnePassCandidates ? 1 : 2;
 }
