@@ -16,19 +16,37 @@ void check_algorithm(const Request& request) {
         " runs on CUDA tensors only; the CPU has one algorithm, auto");
 }
 
+// Where the rows of the caller's tensor lie: request.input with the last dimension and the selected one back
+// in each other's place.
+cpu::Layout layout_of(const Request& request) {
+  cpu::Layout layout;
+  const auto sizes = request.input.sizes();
+  const auto strides = request.input.strides();
+  const int64_t last = static_cast<int64_t>(sizes.size()) - 1;
+  for (int64_t dim = 0; dim <= last; ++dim) {
+    if (dim == request.dim) continue;
+    const int64_t place = dim == last ? request.dim : dim;
+    layout.add_dim(sizes[place], strides[place]);
+    if (dim > request.dim) layout.inner *= sizes[place];
+  }
+  if (request.problem.cols > 1) layout.col_stride = strides[last];
+  return layout;
+}
+
 void run(const Request& request, Buffers buffers) {
   const int threads = usable_threads();
-  CpuWorkspace workspace(cpu::workspace_bytes(request.problem, threads), request.input, kTopk);
+  const cpu::Layout layout = layout_of(request);
+  CpuWorkspace workspace(cpu::workspace_bytes(request.problem, layout, threads), request.input, kTopk);
   buffers.workspace = workspace.data();
-  cpu::topk(request.problem, buffers, threads, parallel_for);
+  cpu::topk(request.problem, layout, buffers, threads, parallel_for);
 }
 
 std::string describe(const Request& request) {
   char text[256];
-  return cpu::describe(request.problem, usable_threads(), text, sizeof(text));
+  return cpu::describe(request.problem, layout_of(request), usable_threads(), text, sizeof(text));
 }
 
-constexpr Backend kCpu{check_algorithm, run, describe};
+constexpr Backend kCpu{check_algorithm, run, describe, true};
 
 }  // namespace
 }  // namespace gputopk::binding
