@@ -39,4 +39,20 @@ void gather_panel(const Batch& batch, int64_t begin, int64_t end, Bits* panel, i
   }
 }
 
+// So many elements of each of `rows` rows fit a panel: whole strips.
+template <class Bits>
+int64_t panel_cols(int64_t rows) {
+  return kPanelBytes / (rows * static_cast<int64_t>(sizeof(Bits))) / kStrip * kStrip;
+}
+
+// Makes the batch's rows dense: of whole rows, that fit the panel.
+template <class Bits>
+void gather_rows(Batch& batch, const Scratch& scratch) {
+  Bits* const panel = reinterpret_cast<Bits*>(scratch.panel);
+  const int64_t pitch = panel_pitch(batch.cols, sizeof(Bits));
+  gather_panel(batch, 0, batch.cols, panel, pitch);
+  for (int64_t i = 0; i < batch.count; ++i) batch.rows[i] = panel + i * pitch;
+  batch.col_stride = 1;
+}
+
 }  // namespace gputopk::cpu::GPUTOPK_CPU_LEVEL

@@ -85,6 +85,10 @@ struct Selection {
   bool many_hits = false;  // the next tile goes through step 2
   int64_t ties_end = 0;    // where count reaches it, elements equal to the floor lose; 0: they do already
 
+  bool has_runs = false;
+  Bits runs_floor = 0;  // `runs` are of this floor, at the start of a tile; keys are compared to that of the moment
+  Runs<Bits> runs{};
+
   const Bits* at(int64_t index) const { return elements + (index - first); }
 };
 
@@ -226,11 +230,15 @@ template <class Selection>
 void append_from_row(Selection& selection, int64_t begin, int64_t end) {
   using Bits = typename Selection::Bits;
   const auto order = selection.order;
-  Runs<Bits> runs;  // of the floor at the start; keys are compared to the floor of the moment
-  if (!find_runs(order, selection.floor, runs)) {
-    selection.decided = true;
-    return;
+  if (!selection.has_runs || selection.runs_floor != selection.floor) {
+    selection.has_runs = true;
+    selection.runs_floor = selection.floor;
+    if (!find_runs(order, selection.floor, selection.runs)) {
+      selection.decided = true;
+      return;
+    }
   }
+  const Runs<Bits> runs = selection.runs;
   Bits keys[kStrip];
   for (; end - begin >= kStrip && !selection.decided; begin += kStrip) {
     const Bits* const strip = selection.at(begin);
@@ -307,8 +315,8 @@ Selection<Order, Candidate> start_selection(const Order& order, const Batch& bat
 }
 
 template <class Order, class Candidate>
-int64_t select_row(const Order& order, const Batch& batch, int64_t i, int64_t begin, int64_t end,
-                   const Scratch& scratch) {
+int64_t select_piece(const Order& order, const Batch& batch, int64_t i, int64_t begin, int64_t end,
+                     const Scratch& scratch) {
   using Bits = typename Order::Bits;
   const int64_t length = end - begin;
   auto selection = start_selection<Order, Candidate>(order, batch, i, length, scratch);
@@ -330,42 +338,33 @@ int64_t select_row(const Order& order, const Batch& batch, int64_t i, int64_t be
   return selection.count;
 }
 
-// Rows side by side: all of them are read a tile at a time, so no guess is made.
+// Rows side by side are read together, as many elements of each at a time as a panel holds. So no floor is
+// guessed.
 template <class Order, class Candidate>
-void select_side_by_side(const Order& order, const Batch& batch, int64_t begin, int64_t end,
-                         const Scratch& scratch, int64_t* counts, int64_t counts_pitch) {
+void select_columns(const Order& order, const Batch& batch, int64_t begin, int64_t end,
+                    const Scratch& scratch, int64_t* counts, int64_t counts_pitch) {
   using Bits = typename Order::Bits;
+  const int64_t elements = panel_cols<Bits>(batch.count);
+  const int64_t pitch = panel_pitch(elements, sizeof(Bits));
+  Bits* const panel = reinterpret_cast<Bits*>(scratch.panel);
+  TileShape tile = choose_tile<Bits>(end - begin, smaller(batch.k, end - begin));
+  if (tile.delegates * kMinElementsPerDelegate > elements) tile.delegates = 0;
   Selection<Order, Candidate> selections[kBatchRows];
   for (int64_t i = 0; i < batch.count; ++i) {
     selections[i] = start_selection<Order, Candidate>(order, batch, i, end - begin, scratch);
+    selections[i].elements = panel + i * pitch;
+    selections[i].many_hits = tile.delegates != 0;
   }
-  TileShape tile = choose_tile<Bits>(end - begin, smaller(batch.k, end - begin));
-  if (tile.elements > kTile) tile = {kTile, 0};
-  for (int64_t i = 0; i < batch.count; ++i) selections[i].many_hits = tile.delegates != 0;
-  Bits* const panel = reinterpret_cast<Bits*>(scratch.panel);
-  const int64_t pitch = panel_pitch(smaller(kTile, end - begin), sizeof(Bits));
-  for (int64_t tile_begin = begin; tile_begin < end; tile_begin += kTile) {
-    const int64_t tile_end = smaller(tile_begin + kTile, end);
+  for (int64_t tile_begin = begin; tile_begin < end; tile_begin += elements) {
+    const int64_t tile_end = smaller(tile_begin + elements, end);
     gather_panel(batch, tile_begin, tile_end, panel, pitch);
     for (int64_t i = 0; i < batch.count; ++i) {
       if (selections[i].decided) continue;
-      selections[i].elements = panel + i * pitch;
       selections[i].first = tile_begin;
       read_tile(selections[i], tile_begin, tile_end, tile.delegates);
     }
   }
   for (int64_t i = 0; i < batch.count; ++i) counts[i * counts_pitch] = selections[i].count;
-}
-
-template <class Order, class Candidate>
-void select_piece(const Order& order, const Batch& batch, int64_t begin, int64_t end, const Scratch& scratch,
-                  int64_t* counts, int64_t counts_pitch) {
-  if (batch.col_stride != 1) {
-    return select_side_by_side<Order, Candidate>(order, batch, begin, end, scratch, counts, counts_pitch);
-  }
-  for (int64_t i = 0; i < batch.count; ++i) {
-    counts[i * counts_pitch] = select_row<Order, Candidate>(order, batch, i, begin, end, scratch);
-  }
 }
 
 // Step 7.
@@ -393,20 +392,9 @@ void write_best(const Batch& batch, int64_t i, const Scratch& scratch, int64_t c
 
 template <class Order, class Candidate>
 void select_short(const Order& order, const Batch& batch, const Scratch& scratch, const Output& output) {
-  using Bits = typename Order::Bits;
-  Batch dense = batch;
-  if (batch.col_stride != 1) {
-    Bits* const panel = reinterpret_cast<Bits*>(scratch.panel);
-    const int64_t pitch = panel_pitch(batch.cols, sizeof(Bits));
-    gather_panel(batch, 0, batch.cols, panel, pitch);
-    for (int64_t i = 0; i < batch.count; ++i) dense.rows[i] = panel + i * pitch;
-    dense.col_stride = 1;
-  }
-  select_short_rows(order, dense, scratch, output, [&](int64_t i) {
-    Scratch alone = scratch;
-    alone.candidates_pitch = 0;
-    const int64_t count = select_row<Order, Candidate>(order, dense, i, 0, dense.cols, alone);
-    write_best<Bits, Candidate>(dense, i, alone, count, output);
+  select_short_rows(order, batch, scratch, output, [&](int64_t i) {
+    const int64_t count = select_piece<Order, Candidate>(order, batch, i, 0, batch.cols, scratch);
+    write_best<typename Order::Bits, Candidate>(batch, i, scratch, count, output);
   });
 }
 
@@ -415,8 +403,13 @@ Kernel<Order> kernel(bool wide) {
   using Bits = typename Order::Bits;
   const auto with = [](auto candidate) {
     using Candidate = decltype(candidate);
-    return Kernel<Order>{copy_rows<Bits>, select_tiny_rows<Order>, select_short<Order, Candidate>,
-                         select_piece<Order, Candidate>, write_best<Bits, Candidate>};
+    return Kernel<Order>{copy_rows<Bits>,
+                         select_tiny_rows<Order>,
+                         select_columns<Order, Candidate>,
+                         gather_rows<Bits>,
+                         select_short<Order, Candidate>,
+                         select_piece<Order, Candidate>,
+                         write_best<Bits, Candidate>};
   };
   using Wide = WideCandidate<Bits>;
   static_assert(sizeof(Wide) == kWideCandidateBytes);

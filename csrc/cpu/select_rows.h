@@ -40,7 +40,7 @@ struct Scratch {
   char* delegates;  // 2 k + kSpareDelegates keys
   char* keys;       // keys_capacity + kSpareKeys keys
   int64_t keys_capacity;
-  char* panel;  // elements of a batch whose rows are not dense: panel_pitch(cols) for each row
+  char* panel;  // kPanelBytes and a cache line or two a row
 };
 
 constexpr size_t kNarrowCandidateBytes = 8;  // keys up to 4 bytes, rows up to kMaxNarrowCols
@@ -65,7 +65,12 @@ constexpr int64_t kMaxShortK = 16;
 constexpr int64_t kMaxTinyCols = 34;
 constexpr int64_t kMaxTinyWork = 1200;
 
-// Elements from one row of a panel to the next: an odd number of cache lines, as rows at a power of two would
+// A panel holds elements of a batch whose rows are not dense. It stays in the second-level cache.
+constexpr int64_t kPanelBytes = 256 * 1024;
+
+constexpr int64_t kPanelRowSlack = 128;  // bytes a row, for the pitch
+
+// Elements from one of its rows to the next: an odd number of cache lines, as rows at a power of two would
 // share a set of the cache.
 constexpr int64_t panel_pitch(int64_t cols, int64_t bytes) {
   const int64_t lines = (cols * bytes + 63) / 64;
@@ -74,18 +79,29 @@ constexpr int64_t panel_pitch(int64_t cols, int64_t bytes) {
 
 template <class Order>
 struct Kernel {
+  // Of rows of any col_stride.
+  //
   // Copies rows with k = cols, in the order of their elements.
   void (*copy_rows)(const Batch& batch, const Output& output);
   // Writes the best k of rows with cols^2 x bytes <= kMaxTinyWork.
   void (*select_tiny_rows)(const Order& order, const Batch& batch, const Output& output);
-  // The same for rows with cols <= kMaxShortCols and k <= kMaxShortK.
+  // Collects, from [begin, end) of each row, candidates that contain its min(k, end - begin) best, in the order
+  // of their indices. counts[i x counts_pitch] becomes the number of row i.
+  void (*select_columns)(const Order& order, const Batch& batch, int64_t begin, int64_t end,
+                         const Scratch& scratch, int64_t* counts, int64_t counts_pitch);
+  // Makes rows dense that fit the panel.
+  void (*gather_rows)(Batch& batch, const Scratch& scratch);
+
+  // Of dense rows.
+  //
+  // Writes the best k of rows with cols <= kMaxShortCols and k <= kMaxShortK.
   void (*select_short_rows)(const Order& order, const Batch& batch, const Scratch& scratch,
                             const Output& output);
-  // Collects, from [begin, end) of each row, candidates in the order of their indices that contain its
-  // min(k, end - begin) best. counts[i x counts_pitch] becomes the number of row i.
-  void (*select_piece)(const Order& order, const Batch& batch, int64_t begin, int64_t end,
-                       const Scratch& scratch, int64_t* counts, int64_t counts_pitch);
-  // Writes the best k of row i's `count` >= k candidates, which are in the order of their indices.
+  // Like select_columns, for row i. Returns how many.
+  int64_t (*select_piece)(const Order& order, const Batch& batch, int64_t i, int64_t begin, int64_t end,
+                          const Scratch& scratch);
+
+  // Writes the best k of row i's `count` >= k candidates.
   void (*write_best)(const Batch& batch, int64_t i, const Scratch& scratch, int64_t count,
                      const Output& output);
 };

@@ -37,12 +37,12 @@ constexpr int64_t kMinPiecePerWinner = 4;
 // With no more elements a winner than this, delegates may be too few to use, and there is room for all keys.
 constexpr int64_t kKeptKeysPerWinner = 6;
 
-// Rows side by side that are read together: a cache line of them, and no fewer than 16.
-constexpr int64_t kPanelRowBytes = 64;
+// Rows are gathered whole where at least so many fit a panel: with fewer, each reading of a cache line would
+// serve too few of them.
 constexpr int64_t kMinPanelRows = 16;
 
-// What the candidates of a panel may take; with a large k it has fewer rows.
-constexpr int64_t kMaxPanelBytes = int64_t{32} << 20;
+// What the candidates of columns may take; with a large k fewer columns are read together.
+constexpr int64_t kMaxColumnsBytes = int64_t{32} << 20;
 
 constexpr size_t kAlignment = 64;
 
@@ -57,11 +57,12 @@ Kernel<Order> kernel_for(Level level, bool wide) {
   }
 }
 
-enum class Way { kCopy, kTiny, kShort, kLong };
+enum class Way { kCopy, kTiny, kShort, kLong, kColumns };
 
 // The workspace holds counts of candidates, lists of them, and a slot of scratch for each worker.
 struct Plan {
   Way way;
+  bool gathers;        // whole rows into panels
   bool wide;           // candidates of kWideCandidateBytes
   int64_t batch_rows;  // the most in a batch
   int64_t pieces;      // of a batch; 1: workers take whole batches
@@ -81,12 +82,12 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-Way choose_way(const Problem& problem, int64_t key_bytes) {
+Way choose_way(const Problem& problem, bool dense, int64_t key_bytes) {
   const int64_t cols = problem.cols;
   if (problem.k == cols && (!problem.sorted || cols == 1)) return Way::kCopy;
   if (cols <= kMaxTinyCols && cols * cols * key_bytes <= kMaxTinyWork) return Way::kTiny;
   if (cols <= kMaxShortCols && problem.k <= kMaxShortK) return Way::kShort;
-  return Way::kLong;
+  return dense || cols * key_bytes * kMinPanelRows <= kPanelBytes ? Way::kLong : Way::kColumns;
 }
 
 // As a double: with expanded rows the product may pass 2^63.
@@ -100,41 +101,48 @@ Plan make_plan(const Problem& problem, const Layout& layout, int threads) {
   Plan plan{};
   const int64_t key_bytes = dtype_bytes(problem.dtype);
   const bool dense = layout.col_stride == 1;
-  plan.way = choose_way(problem, key_bytes);
+  plan.way = choose_way(problem, dense, key_bytes);
   plan.wide = key_bytes == 8 || (key_bytes == 4 && problem.cols > kMaxNarrowCols);
   const size_t candidate_bytes = plan.wide ? kWideCandidateBytes : kNarrowCandidateBytes;
   const auto list_bytes = [&](int64_t k) { return aligned((2 * k + kSpareCandidates) * candidate_bytes); };
 
-  const bool panels = !dense && (plan.way == Way::kShort || plan.way == Way::kLong);
-  plan.batch_rows = kBatchRows;
-  if (panels) plan.batch_rows = std::max(kMinPanelRows, kPanelRowBytes / key_bytes);
-  if (plan.way == Way::kLong) {
-    const int64_t most = kMaxPanelBytes / static_cast<int64_t>(list_bytes(problem.k));
-    plan.batch_rows = dense ? 1 : std::clamp<int64_t>(most, 1, plan.batch_rows);
-  }
+  plan.gathers = !dense && (plan.way == Way::kShort || plan.way == Way::kLong);
 
   const double work = work_of(problem, dense, key_bytes);
   const int64_t workers =
       static_cast<int64_t>(std::clamp<double>(work / kMinWorkPerWorker, 1, std::max(threads, 1)));
+  plan.batch_rows = kBatchRows;
+  if (plan.gathers) {
+    const int64_t fit = kPanelBytes / (problem.cols * key_bytes);
+    plan.batch_rows = std::min({kBatchRows, fit, divide_up(problem.rows, workers)});
+  } else if (plan.way == Way::kColumns) {
+    const int64_t fit = kMaxColumnsBytes / static_cast<int64_t>(list_bytes(problem.k));
+    plan.batch_rows = std::clamp<int64_t>(fit, 1, kBatchRows);
+  } else if (plan.way == Way::kLong) {
+    plan.batch_rows = 1;
+  }
   const int64_t batches = divide_up(problem.rows, plan.batch_rows);
-  const int64_t most_pieces = plan.way == Way::kLong ? problem.cols / (kMinPiecePerWinner * problem.k) : 1;
+  const bool splits = plan.way == Way::kColumns || (plan.way == Way::kLong && dense);
+  const int64_t most_pieces = splits ? problem.cols / (kMinPiecePerWinner * problem.k) : 1;
   plan.pieces = std::clamp<int64_t>(workers / batches, 1, std::max<int64_t>(most_pieces, 1));
   plan.workers = plan.pieces > 1 ? batches * plan.pieces : std::min(workers, batches);
   if (plan.way == Way::kCopy || plan.way == Way::kTiny) return plan;  // without scratch
 
   const int64_t piece_cols = divide_up(problem.cols, plan.pieces);
   const int64_t k = std::min(problem.k, piece_cols);
-  const bool keep_keys = dense && k < piece_cols && piece_cols <= kKeptKeysPerWinner * k;
+  const bool keep_keys = plan.way == Way::kLong && k < piece_cols && piece_cols <= kKeptKeysPerWinner * k;
   plan.keys_capacity = keep_keys ? piece_cols : std::min(kTile, piece_cols);
-  plan.lists = plan.way == Way::kLong ? plan.batch_rows * plan.pieces : 1;
+  plan.lists = plan.pieces * (plan.way == Way::kColumns ? plan.batch_rows : 1);
   plan.list_bytes = list_bytes(k);
   const int64_t all_lists = plan.workers / plan.pieces * plan.lists;
   plan.lists_at = aligned(all_lists * sizeof(int64_t));
   plan.slots_at = plan.lists_at + all_lists * plan.list_bytes;
   plan.keys_at = aligned((2 * k + kSpareDelegates) * key_bytes);
   plan.panel_at = plan.keys_at + aligned((plan.keys_capacity + kSpareKeys) * key_bytes);
-  const int64_t panel_cols = panels ? panel_pitch(std::min(kTile, piece_cols), key_bytes) : 0;
-  plan.slot_bytes = plan.panel_at + aligned(panel_cols * plan.batch_rows * key_bytes);
+  size_t panel_bytes = 0;
+  if (plan.gathers) panel_bytes = plan.batch_rows * panel_pitch(problem.cols, key_bytes) * key_bytes;
+  if (plan.way == Way::kColumns) panel_bytes = kPanelBytes + plan.batch_rows * kPanelRowSlack;
+  plan.slot_bytes = plan.panel_at + aligned(panel_bytes);
   plan.total_bytes = plan.slots_at + plan.workers * plan.slot_bytes;
   return plan;
 }
@@ -160,10 +168,11 @@ struct Call {
     return static_cast<char*>(buffers.workspace) + plan.lists_at + owner * plan.lists * plan.list_bytes;
   }
 
+  // The rows of a batch of columns have a list each, others one after the other the same.
   Scratch scratch(int64_t worker, char* candidates) const {
     char* const slot = static_cast<char*>(buffers.workspace) + plan.slots_at + worker * plan.slot_bytes;
     return {candidates,
-            plan.pieces * plan.list_bytes,
+            plan.way == Way::kColumns ? plan.pieces * plan.list_bytes : 0,
             slot,
             slot + plan.keys_at,
             plan.keys_capacity,
@@ -185,15 +194,23 @@ struct Call {
 };
 
 template <class Order>
-void do_batch(const Call<Order>& call, const Batch& batch, const Scratch& scratch, int64_t* counts) {
+void do_batch(const Call<Order>& call, Batch& batch, const Scratch& scratch, int64_t* counts) {
+  const Kernel<Order>& kernel = call.kernel;
+  if (call.plan.gathers) kernel.gather_rows(batch, scratch);
   switch (call.plan.way) {
-    case Way::kCopy: return call.kernel.copy_rows(batch, call.output);
-    case Way::kTiny: return call.kernel.select_tiny_rows(call.order, batch, call.output);
-    case Way::kShort: return call.kernel.select_short_rows(call.order, batch, scratch, call.output);
+    case Way::kCopy: return kernel.copy_rows(batch, call.output);
+    case Way::kTiny: return kernel.select_tiny_rows(call.order, batch, call.output);
+    case Way::kShort: return kernel.select_short_rows(call.order, batch, scratch, call.output);
     case Way::kLong:
-      call.kernel.select_piece(call.order, batch, 0, batch.cols, scratch, counts, 1);
       for (int64_t i = 0; i < batch.count; ++i) {
-        call.kernel.write_best(batch, i, scratch, counts[i], call.output);
+        const int64_t count = kernel.select_piece(call.order, batch, i, 0, batch.cols, scratch);
+        kernel.write_best(batch, i, scratch, count, call.output);
+      }
+      return;
+    case Way::kColumns:
+      kernel.select_columns(call.order, batch, 0, batch.cols, scratch, counts, 1);
+      for (int64_t i = 0; i < batch.count; ++i) {
+        kernel.write_best(batch, i, scratch, counts[i], call.output);
       }
   }
 }
@@ -230,10 +247,15 @@ void take_piece(Call<Order>& call, int64_t worker) {
   call.fill(batch, walker, std::min(plan.batch_rows, call.problem.rows - first_row));
   const int64_t cols = call.problem.cols;
   const int64_t length = divide_up(cols, plan.pieces);
-  call.kernel.select_piece(call.order, batch, std::min(piece * length, cols),
-                           std::min((piece + 1) * length, cols),
-                           call.scratch(worker, call.lists(number) + piece * plan.list_bytes),
-                           call.counts(number) + piece, plan.pieces);
+  const int64_t begin = std::min(piece * length, cols);
+  const int64_t end = std::min(begin + length, cols);
+  const Scratch scratch = call.scratch(worker, call.lists(number) + piece * plan.list_bytes);
+  int64_t* const counts = call.counts(number) + piece;
+  if (plan.way == Way::kColumns) {
+    call.kernel.select_columns(call.order, batch, begin, end, scratch, counts, plan.pieces);
+  } else {
+    *counts = call.kernel.select_piece(call.order, batch, 0, begin, end, scratch);
+  }
 }
 
 // A row's lists lie one after the other, so moving each piece's candidates down never reaches one not yet
