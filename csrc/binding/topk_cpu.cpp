@@ -16,21 +16,10 @@ void check_algorithm(const Request& request) {
         " runs on CUDA tensors only; the CPU has one algorithm, auto");
 }
 
-// Where the rows of the caller's tensor lie: request.input with the last dimension and the selected one back
-// in each other's place.
 cpu::Layout layout_of(const Request& request) {
-  cpu::Layout layout;
   const auto sizes = request.input.sizes();
-  const auto strides = request.input.strides();
-  const int64_t last = static_cast<int64_t>(sizes.size()) - 1;
-  for (int64_t dim = 0; dim <= last; ++dim) {
-    if (dim == request.dim) continue;
-    const int64_t place = dim == last ? request.dim : dim;
-    layout.add_dim(sizes[place], strides[place]);
-    if (dim > request.dim) layout.inner *= sizes[place];
-  }
-  if (request.problem.cols > 1) layout.col_stride = strides[last];
-  return layout;
+  return cpu::layout_of(sizes.data(), request.input.strides().data(), static_cast<int64_t>(sizes.size()),
+                        request.dim);
 }
 
 void run(const Request& request, Buffers buffers) {

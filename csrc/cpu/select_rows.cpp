@@ -34,9 +34,6 @@
 
 namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
 
-// With fewer elements behind a delegate the floor would reject too little to pay for itself.
-constexpr int64_t kMinElementsPerDelegate = 4;
-
 // Up to this many elements a winner, delegates are no cheaper than all keys, unless they are few enough to
 // pair.
 constexpr int64_t kKeysPerWinner = 16;
@@ -86,7 +83,8 @@ struct Selection {
   int64_t ties_end = 0;    // where count reaches it, elements equal to the floor lose; 0: they do already
 
   bool has_runs = false;
-  Bits runs_floor = 0;  // `runs` are of this floor, at the start of a tile; keys are compared to that of the moment
+  Bits runs_floor =
+      0;  // `runs` are of this floor, at the start of a tile; keys are compared to that of the moment
   Runs<Bits> runs{};
 
   const Bits* at(int64_t index) const { return elements + (index - first); }
@@ -371,8 +369,7 @@ void select_columns(const Order& order, const Batch& batch, int64_t begin, int64
 template <class Bits, class Candidate>
 void write_best(const Batch& batch, int64_t i, const Scratch& scratch, int64_t count, const Output& output) {
   const int64_t k = batch.k;
-  Candidate* const winners =
-      reinterpret_cast<Candidate*>(scratch.candidates + i * scratch.candidates_pitch);
+  Candidate* const winners = reinterpret_cast<Candidate*>(scratch.candidates + i * scratch.candidates_pitch);
   const int64_t slack = output.sorted ? larger(cut_slack(k), smaller(kRankSortMax - k, kSortSlack)) : 0;
   if (count > k + slack) {
     count = count <= scratch.keys_capacity

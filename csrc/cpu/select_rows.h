@@ -16,7 +16,7 @@ constexpr int64_t kBatchRows = 64;
 struct Batch {
   int64_t count = 0;  // at most kBatchRows
   int64_t cols;
-  int64_t col_stride;            // elements from one element of a row to the next
+  int64_t col_stride;  // elements from one element of a row to the next
   int64_t k;
   const void* rows[kBatchRows];  // the first element of each
   int64_t places[kBatchRows];    // of each row's best winner in the outputs
@@ -37,7 +37,7 @@ struct Scratch {
   // is not in use is a sort's second buffer.
   char* candidates;
   size_t candidates_pitch;
-  char* delegates;  // 2 k + kSpareDelegates keys
+  char* delegates;  // min(2 k, cols / kMinElementsPerDelegate) + kSpareDelegates keys
   char* keys;       // keys_capacity + kSpareKeys keys
   int64_t keys_capacity;
   char* panel;  // kPanelBytes and a cache line or two a row
@@ -52,6 +52,9 @@ constexpr int64_t kMaxCutSlack = 1024;
 constexpr int64_t kSpareCandidates = 2 * kMaxCutSlack;
 constexpr int64_t kSpareDelegates = 64;  // to the end of a vector
 constexpr int64_t kSpareKeys = 64;       // to the end of a strip
+
+// With fewer elements behind a delegate the floor would reject too little to pay for itself.
+constexpr int64_t kMinElementsPerDelegate = 4;
 
 // Elements of a tile: 16 KB of float32, so that the memory is read once where a tile is read twice.
 constexpr int64_t kTile = 4096;
@@ -85,8 +88,8 @@ struct Kernel {
   void (*copy_rows)(const Batch& batch, const Output& output);
   // Writes the best k of rows with cols^2 x bytes <= kMaxTinyWork.
   void (*select_tiny_rows)(const Order& order, const Batch& batch, const Output& output);
-  // Collects, from [begin, end) of each row, candidates that contain its min(k, end - begin) best, in the order
-  // of their indices. counts[i x counts_pitch] becomes the number of row i.
+  // Collects, from [begin, end) of each row, candidates that contain its min(k, end - begin) best, in the
+  // order of their indices. counts[i x counts_pitch] becomes the number of row i.
   void (*select_columns)(const Order& order, const Batch& batch, int64_t begin, int64_t end,
                          const Scratch& scratch, int64_t* counts, int64_t counts_pitch);
   // Makes rows dense that fit the panel.

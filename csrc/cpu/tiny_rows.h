@@ -1,7 +1,8 @@
 // Exact top-k of rows of a few elements, many rows at a time: a row is a lane of vectors.
 //
 //  1. The elements of a group of rows are transposed: element j of every row is one line of 64 bytes.
-//  2. An element's rank is the number of better ones in its row, and of equal ones before it: each is compared
+//  2. An element's rank is the number of better ones in its row, and of equal ones before it: each is
+//  compared
 //     with each other, for all rows at once, without a branch.
 //  3. Row by row, ranks become the list of winners.
 //

@@ -1,7 +1,8 @@
 // The CPU algorithm's plan: which way to take, which level of vector instructions, rows or parts of rows over
 // threads, and where each worker's scratch lies. select_rows.cpp does the work.
 //
-//  1. Rows are done in batches. A batch of long rows is one row, or, where elements of a row are not adjacent,
+//  1. Rows are done in batches. A batch of long rows is one row, or, where elements of a row are not
+//  adjacent,
 //     a cache line of rows side by side.
 //  2. With at least as many batches as threads, workers take batches, a few at a time, until none is left.
 //  3. With fewer, each batch is cut into pieces, one a worker. Each worker collects its piece's candidates,
@@ -16,17 +17,15 @@
 #include "core/key_order.h"
 #include "cpu/level.h"
 #include "cpu/select_rows.h"
+#include "cpu/workers.h"
 
 namespace gputopk::cpu {
 namespace {
 
-// Work is counted in bytes, each the time to read one from the cache: about 30 to the nanosecond.
-//
-// Work below which another thread costs more to wake than it saves: about 30 us.
-constexpr int64_t kMinWorkPerWorker = 1 << 20;
+// What a row costs beside reading it, in bytes as workers.h counts them.
 constexpr int64_t kWorkPerRow = 512;
-constexpr int64_t kWorkPerWinner = 256;
-constexpr int64_t kWorkPerGathered = 8;  // an element that is copied into a panel, beside its bytes
+constexpr int64_t kWorkPerWinner = 256;  // found, sorted and copied
+constexpr int64_t kWorkPerGathered = 8;  // an element that is copied into a panel
 
 // Grabs of batches that a worker takes: enough to even out threads that are held up.
 constexpr int64_t kGrabsPerWorker = 16;
@@ -67,7 +66,7 @@ struct Plan {
   int64_t batch_rows;  // the most in a batch
   int64_t pieces;      // of a batch; 1: workers take whole batches
   int64_t workers;
-  int64_t lists;      // of candidates, for a batch: a row's pieces lie side by side
+  int64_t lists;  // of candidates, for a batch: a row's pieces lie side by side
   size_t list_bytes;
   int64_t keys_capacity;
   size_t lists_at;
@@ -108,9 +107,7 @@ Plan make_plan(const Problem& problem, const Layout& layout, int threads) {
 
   plan.gathers = !dense && (plan.way == Way::kShort || plan.way == Way::kLong);
 
-  const double work = work_of(problem, dense, key_bytes);
-  const int64_t workers =
-      static_cast<int64_t>(std::clamp<double>(work / kMinWorkPerWorker, 1, std::max(threads, 1)));
+  const int64_t workers = workers_for(work_of(problem, dense, key_bytes), threads);
   plan.batch_rows = kBatchRows;
   if (plan.gathers) {
     const int64_t fit = kPanelBytes / (problem.cols * key_bytes);
@@ -137,7 +134,8 @@ Plan make_plan(const Problem& problem, const Layout& layout, int threads) {
   const int64_t all_lists = plan.workers / plan.pieces * plan.lists;
   plan.lists_at = aligned(all_lists * sizeof(int64_t));
   plan.slots_at = plan.lists_at + all_lists * plan.list_bytes;
-  plan.keys_at = aligned((2 * k + kSpareDelegates) * key_bytes);
+  plan.keys_at =
+      aligned((std::min(2 * k, piece_cols / kMinElementsPerDelegate) + kSpareDelegates) * key_bytes);
   plan.panel_at = plan.keys_at + aligned((plan.keys_capacity + kSpareKeys) * key_bytes);
   size_t panel_bytes = 0;
   if (plan.gathers) panel_bytes = plan.batch_rows * panel_pitch(problem.cols, key_bytes) * key_bytes;
