@@ -7,7 +7,8 @@ A point is one top-k request on a named input of tests/inputs.py. `point_set(nam
     air       CUDA: the goals of AIR top-k alone
     grid_select, delegate    the same of the other two
     grid      CUDA: rows 1..16384, cols 2^8..2^30, k 1..2^20, then inputs, then dtypes
-    cpu       the CPU goals (times as fast as torch.topk) and a CPU grid
+    cpu       the CPU goals (times as fast as torch.topk), a CPU grid, and, of every dtype, what is easily
+              slower: rows of a few elements, dimensions other than the last, half of a row
     callers   the shapes that samplers, indexers, routers, sparsifiers and rerankers call with
 
 Every `x_floor` is relative to one read of the input in the same run, every `x_torch` to torch.topk in the
@@ -37,7 +38,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Point:
-    """One top-k request over the last dim of a [rows, cols] tensor."""
+    """One top-k request over the last dim of a [rows, cols] tensor, or over columns."""
 
     rows: int
     cols: int
@@ -48,6 +49,7 @@ class Point:
     largest: bool = True
     magnitude: bool = False
     index_dtype: str | None = None  # None: int64
+    inner: int = 1  # not 1: over dim -2 of [rows / inner, cols, inner], without the first dim where that is 1
     algorithms: tuple[str, ...] = ("auto",)
     goal: Goal | None = None
     label: str = ""
@@ -57,9 +59,9 @@ class Point:
         return self.rows * self.cols
 
     @property
-    def data_key(self) -> tuple[str, int, int, str]:
+    def data_key(self) -> tuple[str, int, int, str, int]:
         """Points with equal keys are timed on the same tensor."""
-        return (self.input, self.rows, self.cols, self.dtype)
+        return (self.input, self.rows, self.cols, self.dtype, self.inner)
 
 
 # --- goals on CUDA: float32, unsorted -------------------------------------------------------------
@@ -218,22 +220,63 @@ _CPU_GOALS = (
     (8192, 256, 8, 6.0),
 )
 _CPU_GRID_INPUTS = ("normal", "increasing", "decreasing", "all_equal")
+_CPU_DTYPES = ("float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64")
+# (rows, cols, inner, k), as Point.inner says
+_CPU_COLUMNS = (
+    (2, 2**20, 2, 10),
+    (3, 300_000, 3, 5),
+    (8, 50257, 8, 10),
+    (1024, 64, 1024, 8),
+    (2**18, 4, 2**18, 2),
+    (2**18, 8, 2**18, 2),
+    (2**15, 32, 2**12, 4),
+    (20_000, 100, 1000, 10),
+    (30_000, 8, 3, 2),
+)
+_CPU_LARGE_COLUMNS = ((10**6, 20, 10**6, 10), (2048, 2048, 2048, 50), (2048, 2048, 2048, 1024))
+
+
+def _cpu_short() -> list[Point]:
+    """Rows of a few elements, one after the other in memory."""
+    points = []
+    for cols in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64):
+        for k, order in dict.fromkeys(((min(2, cols), True), (cols, True), (cols, False))):
+            points += cross((2**16,), (cols,), (k,), dtypes=_CPU_DTYPES, sorted=order)
+    return points + cross((256,), (8, 64), (2,), dtypes=_CPU_DTYPES, sorted=True)
+
+
+def _cpu_columns() -> list[Point]:
+    """Over a dimension that is not the last."""
+    points = []
+    for shapes, dtypes in ((_CPU_COLUMNS, _CPU_DTYPES), (_CPU_LARGE_COLUMNS, ("float32", "bfloat16"))):
+        for rows, cols, inner, k in shapes:
+            points += cross(
+                (rows,), (cols,), (k,), dtypes=dtypes, max_elements=2**25, sorted=True, inner=inner
+            )
+    return points
+
+
+def _cpu_half() -> list[Point]:
+    inputs = ("normal", "few_distinct")
+    points = cross((1,), (2**20,), (2**19,), inputs=inputs, dtypes=_CPU_DTYPES, sorted=True)
+    return points + cross((1,), (2**20,), (2**19,), dtypes=_CPU_DTYPES)
 
 
 def _cpu() -> list[Point]:
     points = [
         Point(rows, cols, k, sorted=True, goal=Goal(x_torch=goal)) for rows, cols, k, goal in _CPU_GOALS
     ]
-    not_slower = Goal(x_torch=1.0)
-    return points + cross(
+    grid = cross(
         (1, 32, 1024),
         (2**6, 2**10, 2**14, 2**18, 2**22),
         (1, 8, 64, 1024, 2**14),
         inputs=_CPU_GRID_INPUTS,
         max_elements=CPU_MAX_ELEMENTS,
         sorted=True,
-        goal=not_slower,
     )
+    not_slower = Goal(x_torch=1.0)
+    rest = [*grid, *_cpu_short(), *_cpu_columns(), *_cpu_half()]
+    return points + [replace(point, goal=not_slower) for point in rest]
 
 
 # --- callers --------------------------------------------------------------------------------------
