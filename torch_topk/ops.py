@@ -389,6 +389,12 @@ def _(self, k, largest=True, sorted=True, *, alpha=0, beta=0):
     return self.new_empty(shape), self.new_empty(shape, dtype=torch.int64)
 
 
+@torch.library.register_fake("gputopk::_on_chip")
+def _(self, k, largest=True, sorted=True, *, index_dtype=None, threads=0, blocks_per_sm=0, chunk_bytes=0):
+    shape = _result_shape(self, k, -1)
+    return self.new_empty(shape), self.new_empty(shape, dtype=index_dtype or torch.int64)
+
+
 @torch.library.register_fake("gputopk::_grid_select")
 def _(self, k, largest=True, sorted=True, *, blocks=0, threads=0, thread_queues=False, form=0):
     shape = _result_shape(self, k, -1)

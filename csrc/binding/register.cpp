@@ -68,6 +68,10 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   m.def(
       "_delegate(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int alpha=0, int beta=0) -> "
       "(Tensor values, Tensor indices)");
+  // CUDA only. Delegate on chip, with blocks of so many threads, so many an SM, and chunks of so many bytes.
+  m.def(
+      "_on_chip(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, ScalarType? index_dtype=None, "
+      "int threads=0, int blocks_per_sm=0, int chunk_bytes=0) -> (Tensor values, Tensor indices)");
   // CUDA only. The same of GridSelect: so many blocks a row, or a warp a row where that is -1; form 1 keeps
   // lists in registers, with a queue a thread as in WarpSelect if asked (float32), form 2 a list a block.
   m.def(

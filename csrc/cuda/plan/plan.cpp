@@ -18,6 +18,11 @@ bool delegate_is_ahead(const Problem& problem) {
          problem.k <= problem.cols / tuning::kAutoDelegateMinColsPerK;
 }
 
+// By arithmetic, not yet measured: where rows give the SMs work.
+bool on_chip_is_ahead(const Problem& problem, const Device& device) {
+  return 4 * problem.rows >= device.sm_count && delegate::OnChip::serves(problem, device);
+}
+
 bool grid_select_is_ahead(const Problem& problem, const Device& device) {
   const int64_t rows = problem.rows, cols = problem.cols, k = problem.k;
   const bool tiny = k <= tuning::kAutoTinyK, small = k <= tuning::kAutoSmallK;
@@ -51,6 +56,7 @@ bool grid_select_is_ahead(const Problem& problem, const Device& device) {
 // The algorithm that `auto` takes.
 Algorithm choose(const Problem& problem, const Device& device) {
   if (problem.k == 0 || problem.rows == 0) return Algorithm::kAir;
+  if (on_chip_is_ahead(problem, device)) return Algorithm::kDelegate;
   if (air::OneCluster::serves(problem, device) && !delegate_is_ahead(problem)) return Algorithm::kAir;
   if (grid_select_is_ahead(problem, device)) return Algorithm::kGridSelect;
   return delegate_is_ahead(problem) ? Algorithm::kDelegate : Algorithm::kAir;

@@ -18,9 +18,9 @@
 namespace gputopk::cuda {
 
 // Every form there is. Of one algorithm's, the first that serves a request takes it.
-using Config = std::variant<air::OneCluster, air::OneBlock, air::ManyBlocks, grid_select::Registers,
-                            grid_select::SharedList, delegate::OnChip, delegate::FromSample,
-                            delegate::FromMaxima>;
+using Config =
+    std::variant<air::OneCluster, air::OneBlock, air::ManyBlocks, grid_select::Registers,
+                 grid_select::SharedList, delegate::OnChip, delegate::FromSample, delegate::FromMaxima>;
 
 struct Plan {
   Problem problem;
