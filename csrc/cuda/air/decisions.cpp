@@ -41,6 +41,37 @@ ManyBlocks plan_many_blocks(const Problem& problem, const Device& device, const 
   return config;
 }
 
+bool ResidentRow::serves(const Problem& problem, const Device&) {
+  const int elements =
+      dtype_bytes(problem.dtype) == 8 ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  return problem.cols <= int64_t{tuning::kAirResidentMaxThreads} * elements &&
+         problem.k <= tuning::kAirResidentMaxK;
+}
+
+ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
+  ResidentRow config{};
+  const bool short_row = problem.cols <= tuning::kAirResidentShortCols || dtype_bytes(problem.dtype) == 8;
+  config.elements = short_row ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  const int64_t warps = divide_up(problem.cols, 32 * config.elements);
+  config.threads = std::max(static_cast<int>(32 * warps), tuning::kAirResidentMinThreads);
+  for (int groups : {1, 4}) {
+    const int64_t all = int64_t{config.threads} * groups;
+    if (all >= tuning::kAirResidentGroupsPerK * problem.k &&
+        problem.cols >= tuning::kAirResidentColsPerGroup * all) {
+      config.groups = groups;
+      break;
+    }
+  }
+  config.digit_bits =
+      std::min(bit_width(static_cast<uint64_t>(config.threads) * tuning::kAirResidentBinsPerThread) - 1,
+               tuning::kAirResidentMaxDigitBits);
+  // Maxima let in about half as many again, bins of all elements next to none.
+  const int64_t wanted = config.groups > 0 ? problem.k + problem.k / 2 + 16 : problem.k;
+  config.room = tuning::kAirResidentMinRoom;
+  while (config.room < wanted) config.room *= 2;
+  return config;
+}
+
 OneBlock plan_one_block(const Problem& problem, const Device& device, const Study& study) {
   const bool few_rows = problem.rows <= device.sm_count;
   int per_thread = few_rows ? tuning::kAirBlockFewRowsElementsPerThread : tuning::kAirBlockElementsPerThread;
@@ -121,6 +152,15 @@ void ManyBlocks::describe(const Problem& problem, char* text, size_t text_bytes)
   std::snprintf(text, text_bytes, "air: %d blocks a row, %d passes of %d-bit digits, buffer of %lld",
                 blocks_per_row, static_cast<int>(divide_up(bits, digit_bits)), digit_bits,
                 static_cast<long long>(buffer));
+}
+
+void ResidentRow::describe(const Problem&, char* text, size_t text_bytes) const {
+  const char* const of = groups == 0   ? "all elements"
+                         : groups == 1 ? "a maximum a thread"
+                                       : "4 maxima a thread";
+  std::snprintf(text, text_bytes,
+                "air: a row in the registers of one block, %d threads, %d-bit digits, first of %s", threads,
+                digit_bits, of);
 }
 
 void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {

@@ -51,6 +51,8 @@ bool grid_select_is_ahead(const Problem& problem, const Device& device) {
 // The algorithm that `auto` takes.
 Algorithm choose(const Problem& problem, const Device& device) {
   if (problem.k == 0 || problem.rows == 0) return Algorithm::kAir;
+  if (bitonic::OneWarp::serves(problem, device)) return Algorithm::kBitonic;
+  if (air::ResidentRow::serves(problem, device)) return Algorithm::kAir;
   if (air::OneCluster::serves(problem, device) && !delegate_is_ahead(problem)) return Algorithm::kAir;
   if (grid_select_is_ahead(problem, device)) return Algorithm::kGridSelect;
   return delegate_is_ahead(problem) ? Algorithm::kDelegate : Algorithm::kAir;
@@ -74,6 +76,7 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kAir: return nullptr;
+    case Algorithm::kBitonic: return bitonic::unsupported_reason(problem);
     case Algorithm::kDelegate: return delegate::unsupported_reason(problem);
     case Algorithm::kGridSelect: return grid_select::unsupported_reason(problem);
     default: return "it is not implemented in this version";
