@@ -84,7 +84,10 @@ class _Device(ctypes.Structure):
 
 class _Topk(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "algorithm", "largest", "sorted", "magnitude", "wide_indices")),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("dtype", "algorithm", "largest", "sorted", "magnitude", "wide_indices")
+        ),
         *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "k")),
         ("form", ctypes.c_char_p),
         ("overrides", ctypes.c_char_p),
@@ -96,15 +99,19 @@ class _Topk(ctypes.Structure):
 
 def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = False) -> Path:
     """Builds the library where it is older than its sources; returns it. MAX_JOBS compilers run at a time."""
-    cmake, ninja = (shutil.which(tool, path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
-                    for tool in ("cmake", "ninja"))
+    cmake, ninja = (
+        shutil.which(tool, path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+        for tool in ("cmake", "ninja")
+    )
     configure = [cmake, "-S", HERE, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
     configure += [f"-DSIMT_COVERAGE={'ON' if coverage else 'OFF'}"]
     configure += [f"-DCSRC={csrc}"] if csrc else []
     if not (folder / "build.ninja").exists() or csrc or coverage:
         subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
     jobs = os.environ.get("MAX_JOBS")
-    subprocess.run([cmake, "--build", folder, *(["-j", jobs] if jobs else [])], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [cmake, "--build", folder, *(["-j", jobs] if jobs else [])], check=True, stdout=subprocess.DEVNULL
+    )
     return folder / "libgputopk_simt.so"
 
 
@@ -160,8 +167,15 @@ class Library:
         """The plan as text. `options`: as of topk."""
         return self._call(self.lib.simt_plan, tensor, k, None, None, device, 1, dict(options))
 
-    def topk(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, index_dtype=torch.int64,
-             **options) -> tuple[torch.Tensor, torch.Tensor, str]:
+    def topk(
+        self,
+        tensor: torch.Tensor,
+        k: int,
+        device: Device = Device(),
+        seed: int = 1,
+        index_dtype=torch.int64,
+        **options,
+    ) -> tuple[torch.Tensor, torch.Tensor, str]:
         """(values, indices, plan) of a [rows, cols] tensor whose rows are adjacent elements.
 
         `algorithm` (a name) or `form` ("air::OneBlock"), `largest`, `sorted`, `magnitude`; all else are overrides
@@ -176,7 +190,11 @@ class Library:
     def check(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, **options) -> str:
         """Runs it and compares with the oracle; returns the plan."""
         values, indices, plan = self.topk(tensor, k, device, seed, **options)
-        flags = {name: options[name] for name in ("largest", "sorted", "magnitude", "index_dtype") if name in options}
+        flags = {
+            name: options[name]
+            for name in ("largest", "sorted", "magnitude", "index_dtype")
+            if name in options
+        }
         problem = oracle.topk_problem((values, indices), tensor, k, **flags)
         assert problem is None, f"{problem} ({plan})"
         return plan
@@ -219,8 +237,10 @@ class Case:
             value = getattr(self.device, field.name)
             if value != field.default:
                 parts.append(f"{field.name}={value}")
-        parts += [f"{name}={oracle.name_of(v) if isinstance(v, torch.dtype) else int(v) if isinstance(v, bool) else v}"
-                  for name, v in self.options]
+        parts += [
+            f"{name}={oracle.name_of(v) if isinstance(v, torch.dtype) else int(v) if isinstance(v, bool) else v}"
+            for name, v in self.options
+        ]
         return " ".join(parts)
 
     @classmethod
@@ -238,8 +258,15 @@ class Case:
                 options[key] = getattr(torch, value)
             else:
                 options[key] = bool(int(value)) if key in ("largest", "sorted", "magnitude") else int(value)
-        return cls(getattr(torch, dtype), name, rows, cols, **own, device=Device(**fields),
-                   options=tuple(options.items()))
+        return cls(
+            getattr(torch, dtype),
+            name,
+            rows,
+            cols,
+            **own,
+            device=Device(**fields),
+            options=tuple(options.items()),
+        )
 
     def tensor(self) -> torch.Tensor:
         """The input, at its offset and with its gaps, which hold bits of their own."""
@@ -247,7 +274,9 @@ class Case:
         if self.offset == 0 and self.gap == 0:
             return rows
         stride = self.cols + self.gap
-        around = inputs.make("random_bits", 1, self.offset + self.rows * stride, self.dtype, "cpu", self.seed + 1)
+        around = inputs.make(
+            "random_bits", 1, self.offset + self.rows * stride, self.dtype, "cpu", self.seed + 1
+        )
         view = around[0, self.offset :].as_strided((self.rows, self.cols), (stride, 1))
         oracle.as_ints(view).copy_(oracle.as_ints(rows))
         return view
