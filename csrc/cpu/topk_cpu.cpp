@@ -2,8 +2,7 @@
 // threads, and where each worker's scratch lies. select_rows.cpp does the work.
 //
 //  1. Rows are done in batches: a long row alone, others 64 together, so that those that lie side by side
-//  share
-//     cache lines.
+//     share cache lines.
 //  2. With at least as many batches as threads, workers take batches, a few at a time, until none is left.
 //  3. With fewer, each batch is cut into pieces, one a worker. Each worker collects its piece's candidates,
 //     then one worker a row moves them together and writes the best.
