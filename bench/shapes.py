@@ -9,6 +9,9 @@ A point is one top-k request on a named input of tests/inputs.py. `point_set(nam
     grid      CUDA: rows 1..16384, cols 2^8..2^30, k 1..2^20, then inputs, then dtypes
     cpu       the CPU goals (times as fast as torch.topk), a CPU grid, and, of every dtype, what is easily
               slower: rows of a few elements, dimensions other than the last, half of a row
+    middle    CUDA: rows that models call with, 2^13 to 2^22 columns, with the best library for each line;
+              sorted and unsorted, then inputs and dtypes, each form that serves them forced
+    indexer   CUDA: the same lines with int32 indices, unsorted, beside libraries that write indices alone
     callers   the shapes that samplers, indexers, routers, sparsifiers and rerankers call with
 
 Every `x_floor` is relative to one read of the input in the same run, every `x_torch` to torch.topk in the
@@ -209,6 +212,76 @@ def _grid() -> list[Point]:
     return points
 
 
+# --- middle rows on CUDA --------------------------------------------------------------------------
+
+# (rows, cols, k, best library that returns values, its x floor, best with indices alone, its x floor, goal as
+# x floor): unsorted, float32, normal, measured on an H200.
+_MIDDLE: tuple[tuple[int, int, int, str, float, str, float, float], ...] = (
+    (1, 2**15, 256, "CUB batched", 6.4, "SGLang", 5.2, 4.2),
+    (1, 131072, 2048, "CUB batched", 9.0, "SGLang", 5.3, 5.0),
+    (8, 131072, 2048, "FlashInfer clusters", 5.4, "SGLang", 3.7, 3.4),
+    (16, 129280, 64, "CUB batched", 4.7, "SGLang", 2.5, 2.4),
+    (64, 32768, 2048, "CUB batched", 5.2, "SGLang", 3.5, 3.2),
+    (100, 2**15, 2048, "FlashInfer", 4.8, "SGLang", 2.9, 2.6),
+    (64, 131072, 512, "DeepSelect", 2.7, "DeepSelect", 2.7, 2.2),
+    (64, 131072, 2048, "FlashInfer clusters", 4.9, "vLLM", 3.6, 2.4),
+    (128, 131072, 512, "DeepSelect", 1.66, "DeepSelect", 1.67, 1.5),
+    (256, 128256, 50, "DeepSelect", 1.48, "DeepSelect", 1.48, 1.3),
+    (512, 131072, 2048, "FlashInfer clusters", 3.0, "vLLM", 1.93, 1.6),
+    (1024, 65536, 512, "DeepSelect", 2.0, "DeepSelect", 2.0, 1.6),
+    (10000, 10000, 100, "FlashInfer clusters", 4.1, "SGLang", 2.2, 1.6),
+    (1, 2**20, 32, "CUB", 7.3, "SGLang", 5.5, 4.0),
+    (1, 2**20, 2048, "CUB", 8.7, "SGLang", 6.2, 4.5),
+    (1, 2**22, 256, "CUB", 5.0, "SGLang", 8.6, 2.6),
+    (100, 2**20, 256, "DeepSelect", 1.27, "DeepSelect", 1.27, 1.2),
+)
+# (rows, cols, k, input, best library that returns values, its x floor, goal as x floor)
+_MIDDLE_INPUTS: tuple[tuple[int, int, int, str, str | None, float | None, float], ...] = (
+    (1, 2**20, 256, "uniform", None, None, 5.5),
+    (1, 2**20, 256, "twelve_bit_random", None, None, 5.5),
+    (1, 2**20, 256, "all_equal", None, None, 5.5),
+    (1, 2**20, 256, "ones_with_four_outliers", None, None, 5.5),
+    (64, 131072, 2048, "twelve_bit_random", "DeepSelect", 5.5, 2.9),
+    (64, 131072, 2048, "all_equal", "DeepSelect", 2.3, 2.9),
+    (64, 131072, 2048, "increasing", "DeepSelect", 2.2, 2.9),
+    (64, 131072, 2048, "ones_with_four_outliers", "DeepSelect", 2.9, 2.9),
+)
+# Where inputs are varied: one shape of each kind, rows whole in shared memory and rows that pass through it.
+_MIDDLE_SHAPES = ((10000, 10000, 100), (100, 2**15, 2048), (1024, 65536, 512), (512, 131072, 2048),
+                  (256, 128256, 50))  # fmt: skip
+_MIDDLE_FORMS = ("auto", "air", "grid_select", "delegate", "on_chip")
+
+
+def _middle() -> list[Point]:
+    fields = {"algorithms": _MIDDLE_FORMS}
+    points = []
+    for rows, cols, k, library, best, _, _, goal in _MIDDLE:
+        held = Goal(x_floor=goal, best_library=library, best_x_floor=best)
+        points.append(Point(rows, cols, k, goal=held, **fields))
+        points.append(Point(rows, cols, k, sorted=True, **fields))
+    for rows, cols, k, name, library, best, goal in _MIDDLE_INPUTS:
+        held = Goal(x_floor=goal, best_library=library, best_x_floor=best)
+        points.append(Point(rows, cols, k, name, goal=held, **fields))
+    for rows, cols, k in _MIDDLE_SHAPES:
+        points += cross((rows,), (cols,), (k,), inputs=GRID_INPUTS[1:], **fields)
+        points += cross((rows,), (cols,), (k,), dtypes=("bfloat16", "float16", "int8"), **fields)
+    points.append(Point(256, 32000, 50, **fields))
+    points.append(Point(256, 32000, 50, dtype="bfloat16", **fields))
+    points += cross(
+        (1, 16, 64, 132, 1024, 4096), (2**14, 2**16, 2**18, 2**20, 2**22), (1, 64, 1024, 4096),
+        max_elements=2**28, **fields,
+    )  # fmt: skip
+    return points
+
+
+def _indexer() -> list[Point]:
+    return [
+        Point(rows, cols, k, index_dtype="int32", algorithms=_MIDDLE_FORMS,
+              goal=Goal(x_floor=goal, best_library=library, best_x_floor=best))
+        for rows, cols, k, _, _, library, best, goal in _MIDDLE
+    ]  # fmt: skip
+
+
 # --- CPU ------------------------------------------------------------------------------------------
 
 # (rows, cols, k, goal as times as fast as torch.topk)
@@ -323,6 +396,8 @@ SETS: dict[str, Callable[[], list[Point]]] = {
     "grid_select": _grid_select,
     "delegate": _delegate,
     "grid": _grid,
+    "middle": _middle,
+    "indexer": _indexer,
     "cpu": _cpu,
     "callers": _callers,
 }
