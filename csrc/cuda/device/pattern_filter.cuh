@@ -198,8 +198,9 @@ class KeyFilter<KeyOrder<uint32_t, kFloating>> {
   __device__ void raise(uint32_t key, bool behind) {
     const uint32_t least = key + (behind ? 1 : 0);
     const bool none = behind && least == 0;
-    if (least == least_ && !none) return;
+    if (least == least_ && none == none_) return;
     least_ = least;
+    none_ = none;
     range_ = PatternRange<Order>(order_, least, none);
   }
 
@@ -212,6 +213,7 @@ class KeyFilter<KeyOrder<uint32_t, kFloating>> {
   Order order_;
   PatternRange<Order> range_;
   uint32_t least_ = 0;
+  bool none_ = false;
 };
 
 // By a vector's elements together first, which pays where few reach the bound and it seldom rises.

@@ -1,6 +1,7 @@
 // A block's histogram of digits in shared memory, and the digit that holds the k-th best element.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 
 namespace gputopk::cuda {
@@ -44,6 +45,7 @@ __device__ TargetDigit<Count> find_target_digit(const Count* histogram, int bins
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32, warp = thread / 32, warps = (threads + 31) / 32;
+  assert(owed >= 1 && bins <= kBinsPerThread * threads);
   if (thread == 0) scratch.highest = 0;
 
   // Thread t sums the t-th chunk from the top. The rotation by t keeps a warp's reads in separate banks.

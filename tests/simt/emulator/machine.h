@@ -29,6 +29,7 @@ struct Settings {
   int compute_capability = 90;
   int shared_bytes = 227 * 1024;  // a block's, at most
   int cluster_blocks = 8;
+  int cluster_room = 8;  // blocks of a cluster that a launch finds room for, as in a part of a GPU
   uint64_t seed = 1;
 };
 
@@ -133,6 +134,10 @@ struct Machine {
   std::string message;
   uint64_t launches = 0, steps = 0, switches = 0;
 };
+
+// ---- runtime.cpp ----
+// Whether a kernel may have so much: a message, or null.
+const char* too_much_shared(const Launch& launch, size_t static_bytes);
 
 extern Machine machine;
 extern Thread* current;  // that runs, or null: the host does

@@ -13,6 +13,8 @@
 namespace simt {
 
 int64_t most_cols_of_32_bits = 0xFFFFFFFF;
+int planted = 0;
+bool is_planted(int mutant) { return planted == mutant; }
 
 namespace {
 

@@ -215,9 +215,11 @@ void run_slice(Block& block) {
   }
   if (!block.copies.empty() && one_in(4)) land_copies(block);
   if (block.running == 0) {
-    if (!block.copies.empty()) {
+    const char* const too_much = too_much_shared(*block.launch, static_bytes_of(block));
+    const char* const finding = block.copies.empty() ? too_much : "a block ends before its bulk copies have landed";
+    if (finding != nullptr) {
       machine.failed = true;
-      machine.message = "a block ends before its bulk copies have landed";
+      machine.message = finding;
     }
     end_view(block);
   } else {

@@ -231,6 +231,15 @@ void free_block_memory(Block& block) {
   spare_memory.push_back(memory);
 }
 
+size_t static_bytes_of(const Block& block) {
+  size_t count = 0;
+  block.memory->each_line([&](size_t first, size_t bytes) {
+    const uint8_t* const written = block.memory->of_static.written.data() + first;
+    count += static_cast<size_t>(std::count(written, written + bytes, 1));
+  });
+  return count;
+}
+
 bool access_shared(uintptr_t address, size_t bytes, Kind kind) {
   Block& own = *current->block;
   if (access_of(own, segment, address, bytes, kind)) return true;

@@ -16,6 +16,7 @@ inline const char* verb(Kind kind) { return writes(kind) ? "writes" : "reads"; }
 
 BlockMemory* new_block_memory(size_t dynamic_bytes);
 void free_block_memory(Block& block);
+size_t static_bytes_of(const Block& block);  // that have been written
 void enter_shared(Block& block);
 void leave_shared(Block& block);
 

@@ -101,6 +101,10 @@ void copy_bulk(void* to_shared, const void* from_global, unsigned bytes, uint64_
 
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
+// Which fault is planted, in sources that have some: see mutants.py. 0: none.
+extern int planted;
+bool is_planted(int mutant);
+
 // The number that a test may lower, so that short rows have indices of 64 bits.
 extern int64_t most_cols_of_32_bits;
 
@@ -180,6 +184,7 @@ inline int __syncthreads_count(int value) { return simt::block_barrier(simt::Vot
 inline void __threadfence() { simt::fence(); }
 inline void __threadfence_block() {}
 inline void __nanosleep(unsigned) { simt::sleep(); }
+[[noreturn]] inline void __trap() { simt::fail("__trap"); }
 inline void cudaTriggerProgrammaticLaunchCompletion() { simt::let_next_kernel_start(); }
 inline void cudaGridDependencySynchronize() { simt::wait_for_kernel_before(); }
 inline unsigned __clusterSizeInBlocks() { return simt::cluster_blocks(); }
