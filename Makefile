@@ -27,7 +27,7 @@ export FORCE_CUDA FORCE_CPU CUDA_HOME TORCH_CUDA_ARCH_LIST DEBUG
 export PYTHONPATH := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test bench lint format gpu-test wheel build cuda clean check-tools
+.PHONY: help demo test bench lint format gpu-test wheel build cuda study clean check-tools
 
 help:
 	@echo "make demo      nearest neighbours in real images, checked and timed against torch.topk"
@@ -37,6 +37,7 @@ help:
 	@echo "make gpu-test  the GPU tests, recorded; needs a GPU and nvcc"
 	@echo "make wheel     a wheel in dist/"
 	@echo "make build     the libraries, in torch_topk/lib; 'make cuda' the CUDA one whatever the machine"
+	@echo "make study     the CUDA library and the one with the operators of studies, which benches and GPU tests load"
 	@echo "make clean     removes all that was built, and keeps $(VENV)"
 
 demo: build
@@ -45,10 +46,10 @@ demo: build
 test: build
 	@$(PY) -m pytest -q tests $(ARGS)
 
-bench: build
+bench: $(if $(shell command -v nvidia-smi),study,build)
 	@$(PY) bench/bench_topk.py $(ARGS)
 
-gpu-test: cuda
+gpu-test: study
 	@$(PY) tests/gpu_record.py run $(ARGS)
 
 CPP_FILES = find csrc tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu'
@@ -88,6 +89,9 @@ build: $(INSTALLED)
 cuda: $(INSTALLED)
 	@$(CONFIGURE) -DGPUTOPK_CUDA=ON
 	@cmake --build $(BUILD)
+
+study: cuda
+	@cmake --build $(BUILD) --target gputopk_study
 
 clean:
 	rm -rf $(BUILD) dist *.egg-info torch_topk/lib demo_out

@@ -374,27 +374,6 @@ def _(
     _check_fake_shape(indices, shape, "indices")
 
 
-@torch.library.register_fake("gputopk::_air")
-def _(
-    self, k, largest=True, sorted=True, *,
-    digit_bits=0, blocks=0, adaptive=True, early_stop=True, threads=0, cluster=0,
-):  # fmt: skip
-    shape = _result_shape(self, k, -1)
-    return self.new_empty(shape), self.new_empty(shape, dtype=torch.int64)
-
-
-@torch.library.register_fake("gputopk::_delegate")
-def _(self, k, largest=True, sorted=True, *, alpha=0, beta=0):
-    shape = _result_shape(self, k, -1)
-    return self.new_empty(shape), self.new_empty(shape, dtype=torch.int64)
-
-
-@torch.library.register_fake("gputopk::_grid_select")
-def _(self, k, largest=True, sorted=True, *, blocks=0, threads=0, thread_queues=False, form=0):
-    shape = _result_shape(self, k, -1)
-    return self.new_empty(shape), self.new_empty(shape, dtype=torch.int64)
-
-
 @torch.library.register_vmap("gputopk::topk")
 def _(info, in_dims, self, k, dim=-1, largest=True, sorted=True, **options):
     batched = self.movedim(in_dims[0], 0)

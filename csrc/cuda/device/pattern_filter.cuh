@@ -213,7 +213,7 @@ class KeyFilter<KeyOrder<uint32_t, kFloating>> {
   Order order_;
   PatternRange<Order> range_;
   uint32_t least_ = 0;
-  bool none_ = false;
+  bool none_ = false;  // no key is so great
 };
 
 // By a vector's elements together first, which pays where few reach the bound and it seldom rises.

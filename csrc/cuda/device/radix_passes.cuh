@@ -15,6 +15,7 @@
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/study.h"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/workspace.h"
 
@@ -93,6 +94,8 @@ struct RadixPasses {
   int likely_passes;  // that have work for most rows, behind a first pass over the row
   int digit_bits;
   int index_bits;
+  // Off only in the study build: storing candidates only where that saves reading, and stopping when all
+  // candidates are winners.
   bool adaptive;
   bool early_stop;
   WinnerWriter<Bits> output;
@@ -108,6 +111,9 @@ struct RadixPasses {
     const CandidateBuffer<Bits, Index>& all = buffers[which];
     return {all.values + row * buffer_capacity[which], all.indices + row * buffer_capacity[which]};
   }
+
+  __device__ bool stores_adaptively() const { return !kStudy || adaptive; }
+  __device__ bool stops_early() const { return !kStudy || early_stop; }
 
   // The number of digits. Pass digits() + 1 is the last: it takes what the last digit decided.
   __host__ __device__ int digits() const {
@@ -234,7 +240,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
       pass == 0 ? selection.highest() : selection.greatest_of(digit, target.highest);
   selection.narrow(digit, target.digit, target.above, target.count);
   // Passes before the index is reached do not look at it.
-  const bool dense = params.early_stop && digit.reaches_index() &&
+  const bool dense = params.stops_early() && digit.reaches_index() &&
                      selection.settle_dense(static_cast<Index>(params.cols - 1));
   // Of a row that is read because not all was stored, elements that tie with the bound and do not reach it
   // are among the candidates too, uncounted.
@@ -242,7 +248,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   next.selection = selection;
   next.top = top;
   next.takes_all =
-      dense || (counted && selection.takes_all() && (params.early_stop || pass == params.digits()));
+      dense || (counted && selection.takes_all() && (params.stops_early() || pass == params.digits()));
   if (next.takes_all) state.bound = selection.low;
   state.buffered = 0;
   // What the next pass need read: the key being settled, a range of indices; else, or if that is long, by
@@ -265,7 +271,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   }
   next.stores = counted && !next.takes_all &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
-                (!params.adaptive || selection.candidates <= read / 2);
+                (!params.stores_adaptively() || selection.candidates <= read / 2);
   params.begin(state, pass + 1);
 }
 

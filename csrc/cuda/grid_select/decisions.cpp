@@ -53,10 +53,7 @@ const char* unsupported_reason(const Problem& problem) {
   return problem.k <= kMaxK ? nullptr : "k is larger than 4096, the most that its lists hold";
 }
 
-bool Registers::serves(const Problem& problem, const Device&) {
-  return problem.k <= tuning::kGridRegistersMaxK ||
-         (problem.k <= kRegistersMaxK && problem.cols <= tuning::kGridRegistersShortCols);
-}
+bool Registers::serves(const Problem& problem, const Device&) { return problem.k <= kRegistersMaxK; }
 
 Registers Registers::plan(const Problem& problem, const Device& device, const Study& study) {
   Registers config{};
@@ -144,6 +141,20 @@ void Registers::describe(const Problem&, char* text, size_t text_bytes) const {
 void SharedList::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes, "grid_select: %d blocks a row, %d threads, lists of %d entries%s",
                 blocks_per_row, threads, capacity, ranks_winners ? ", winners ranked" : "");
+}
+
+Work Registers::work(const Problem& problem, const Device& device) const {
+  const int64_t warps = threads / 32;
+  const int64_t blocks = blocks_per_row > 0 ? problem.rows * blocks_per_row : divide_up(problem.rows, warps);
+  Work work = work_of(problem, device, blocks, threads, grid_blocks_per_sm(problem, threads), /*reads=*/1);
+  if (blocks_per_row == 0)
+    work.depth *= static_cast<double>(std::min(warps, problem.rows));  // a row has a warp
+  return work;
+}
+
+Work SharedList::work(const Problem& problem, const Device& device) const {
+  const int per_sm = tuning::kGridListBlocksPerSm * tuning::kGridListMaxThreads / threads;
+  return work_of(problem, device, problem.rows * blocks_per_row, threads, per_sm, /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::grid_select

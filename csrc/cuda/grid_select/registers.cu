@@ -34,6 +34,7 @@
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/device/study.h"
 #include "cuda/device/warp_queue.cuh"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/grid_select/numbers.h"
@@ -519,7 +520,7 @@ cudaError_t run_list(const Registers& config, const Problem& problem, const Buff
     const cudaError_t error = zero_workspace(buffers.workspace, zeroed_bytes, config.launches_ahead, stream);
     if (error != cudaSuccess) return error;
   }
-  if constexpr (sizeof(Bits) == 4 && Order::kFloating && sizeof(Index) == 4) {
+  if constexpr (kStudy && sizeof(Bits) == 4 && Order::kFloating && sizeof(Index) == 4) {
     if (config.thread_queues) {
       return launch<Order, Index, kItems, ThreadQueues>(config, params, order, stream);
     }

@@ -11,7 +11,9 @@ namespace {
 
 MemoryBarrier& barrier_at(Block& block, const uint64_t* address) {
   for (MemoryBarrier& barrier : block.memory_barriers) {
-    if (barrier.address == address) return barrier;
+    if (barrier.address != address) continue;
+    if (!barrier.fenced) fail("a memory barrier that no fence has followed since it was initialised");
+    return barrier;
   }
   fail("a memory barrier at %p that has not been initialised", static_cast<const void*>(address));
 }
@@ -43,10 +45,14 @@ void barrier_init(uint64_t* address, unsigned arrivals) {
   access_range(address, sizeof(*address), /*writes=*/true);
   for (MemoryBarrier& barrier : block.memory_barriers) {
     if (barrier.address != address) continue;
-    barrier = {address, arrivals, arrivals, 0, 0};
+    barrier = {address, arrivals, arrivals, 0, false, 0};
     return;
   }
-  block.memory_barriers.push_back({address, arrivals, arrivals, 0, 0});
+  block.memory_barriers.push_back({address, arrivals, arrivals, 0, false, 0});
+}
+
+void barrier_fence() {
+  for (MemoryBarrier& barrier : current->block->memory_barriers) barrier.fenced = true;
 }
 
 void barrier_arrive(uint64_t* address, unsigned expected_bytes) {

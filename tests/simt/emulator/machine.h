@@ -73,6 +73,7 @@ struct MemoryBarrier {
   uint64_t* address;
   unsigned arrivals;
   int64_t pending_arrivals, pending_bytes;
+  bool fenced;  // others, and copies, may use it
   unsigned phase;
 };
 struct BulkCopy {

@@ -1,0 +1,37 @@
+// Whether an algorithm of the CUDA side serves a request: for CUDA tensors, and for meta tensors, which have
+// no GPU.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "binding/canonical.h"
+#include "binding/check.h"
+#include "cuda/plan/plan.h"
+
+namespace gputopk::binding {
+
+inline void check_cuda_algorithm(const Request& request) {
+  const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
+  check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm),
+        " cannot serve this: ", reason);
+}
+
+// Every form that serves, a line each: "name; what it would do; in_order 1 bytes 4e6 ...", the last part
+// being the work that its time is estimated from.
+inline std::string forms_text(const Problem& problem, const cuda::Device& device) {
+  std::string text;
+  cuda::visit_forms(problem, device, [&](const auto& config) {
+    char form[200], line[512];
+    config.describe(problem, form, sizeof(form));
+    const cuda::Work work = config.work(problem, device);
+    std::snprintf(line, sizeof(line),
+                  "%s; %s; in_order %d bytes %.6g elements %.6g depth %.6g waves %.6g winners %.6g\n",
+                  config.kName, form, config.in_order(problem) ? 1 : 0, work.bytes, work.elements, work.depth,
+                  work.waves, work.winners);
+    text += line;
+  });
+  return text;
+}
+
+}  // namespace gputopk::binding
