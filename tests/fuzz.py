@@ -3,7 +3,7 @@
     make fuzz MINUTES=10                         each target that this machine has, an equal share of the time
     python -m tests.fuzz --targets simt --minutes 5 --seed 7
     python -m tests.fuzz --targets cuda --cases 200000 --record tests/gpu_record.json
-    python -m tests.fuzz "simt: float32 normal 3x1000 k=10 seed=5 form=air::OneBlock sm_count=2"
+    python -m tests.fuzz "simt: float32 normal 3x1000 k=10 seed=5 form=air.one_block sm_count=2"
 
 A failure is shrunk and printed as a line that the last form runs again. For the operators, many calls share an
 input: its rows are put in order once, stably, on its own device, and a call's result is compared with that.

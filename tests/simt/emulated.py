@@ -1,7 +1,7 @@
 """The kernels of csrc/cuda on the host: builds libgputopk_simt.so and calls it.
 
     from tests.simt import emulated
-    emulated.check(tensor, k, form="air::OneBlock", device=emulated.Device(sm_count=2), seed=7)
+    emulated.check(tensor, k, form="air.one_block", device=emulated.Device(sm_count=2), seed=7)
 
 A call runs the kernels over an emulated GPU whose blocks and lanes take turns by the seed. It raises Found where
 the emulator has found what a GPU would not forgive, or might (a race, a read of memory that nobody wrote, lanes
@@ -111,14 +111,14 @@ class _Rerank(ctypes.Structure):
     ]
 
 
-def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = False) -> Path:
+def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = True) -> Path:
     """Builds the library where it is older than its sources; returns it. MAX_JOBS compilers run at a time."""
     cmake, ninja = (shutil.which(tool, path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
                     for tool in ("cmake", "ninja"))
     configure = [cmake, "-S", HERE, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
     configure += [f"-DSIMT_COVERAGE={'ON' if coverage else 'OFF'}"]
     configure += [f"-DCSRC={csrc}"] if csrc else []
-    if not (folder / "build.ninja").exists() or csrc or coverage:
+    if not (folder / "build.ninja").exists():
         subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
     jobs = os.environ.get("MAX_JOBS")
     subprocess.run([cmake, "--build", folder, *(["-j", jobs] if jobs else [])], check=True, stdout=subprocess.DEVNULL)
@@ -184,7 +184,7 @@ class Library:
              **options) -> tuple[torch.Tensor, torch.Tensor, str]:
         """(values, indices, plan) of a [rows, cols] tensor whose rows are adjacent elements.
 
-        `algorithm` (a name) or `form` ("air::OneBlock"), `largest`, `sorted`, `magnitude`; all else are overrides
+        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; all else are overrides
         of the form's numbers, entry.cpp has them; forced=1 runs a form also where it would not serve.
         """
         assert tensor.dim() == 2 and (tensor.stride(1) == 1 or tensor.shape[1] == 1)

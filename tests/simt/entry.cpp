@@ -11,6 +11,8 @@
 #include "cuda/topk.h"
 #include "machine.h"
 
+extern "C" __attribute__((weak)) void __gcov_dump();
+
 namespace {
 
 namespace cuda = gputopk::cuda;
@@ -142,20 +144,21 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
   return config;
 }
 
-// "air::OneBlock", of the type.
-template <class Form>
-std::string name_of() {
-  const std::string text = __PRETTY_FUNCTION__;  // "... [with Form = gputopk::cuda::air::OneBlock; ..."
-  const std::string before = "Form = gputopk::cuda::";
-  const size_t begin = text.find(before) + before.size();
-  return text.substr(begin, text.find_first_of(";]", begin) - begin);
+template <>
+cuda::delegate::OnChip config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  require(cuda::delegate::OnChip::serves(problem, device), "the form does not serve this");
+  cuda::delegate::OnChip::Study study;
+  study.threads = static_cast<int>(take("threads", 0));
+  study.blocks_per_sm = static_cast<int>(take("blocks_per_sm", 0));
+  study.chunk_bytes = static_cast<int>(take("chunk_bytes", 0));
+  return cuda::delegate::OnChip::plan(problem, device, study);
 }
 
 template <size_t kForm = 0, class Visit>
 bool visit_forms(Visit&& visit) {
   if constexpr (kForm < std::variant_size_v<cuda::Config>) {
     using Form = std::variant_alternative_t<kForm, cuda::Config>;
-    if (visit(static_cast<Form*>(nullptr), name_of<Form>())) return true;
+    if (visit(static_cast<Form*>(nullptr), std::string(Form::kName))) return true;
     return visit_forms<kForm + 1>(visit);
   }
   return false;
@@ -261,8 +264,7 @@ int guarded(char* message, size_t message_bytes, Work&& work) {
     copy_text(error.what(), message, message_bytes);
   }
   if (result == kFailed && simt::machine.failed) copy_text(simt::machine.message, message, message_bytes);
-  simt::current = nullptr;
-  simt::machine.stream.clear();
+  simt::abandon();
   simt::clear_regions();
   return result;
 }
@@ -393,6 +395,11 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     check_written("id", call->ids_out, winners * id, id);
     return kOk;
   });
+}
+
+// Writes out how often lines have run, for gcov. Nothing where that is not counted.
+void simt_dump_coverage() {
+  if (__gcov_dump != nullptr) __gcov_dump();
 }
 
 // Which of the planted faults, if any, is in force: see mutants.py.

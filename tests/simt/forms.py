@@ -56,14 +56,23 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
             "likely_passes": rng.choice((-1, 0, 1, 2))}
 
 
+def _on_chip(rng: random.Random) -> dict[str, int]:
+    return {
+        "threads": rng.choice((0, 128, 256, 512)),
+        "blocks_per_sm": rng.choice((0, 1, 2)),
+        "chunk_bytes": rng.choice((0, 1024, 2048, 8192)),
+    }
+
+
 _DRAW = {
-    "air::ManyBlocks": _air_many,
-    "air::OneBlock": _air_one_block,
-    "air::OneCluster": _air_cluster,
-    "grid_select::Registers": _registers,
-    "grid_select::SharedList": _shared_list,
-    "delegate::FromMaxima": _from_maxima,
-    "delegate::FromSample": _from_sample,
+    "air.many_blocks": _air_many,
+    "air.one_block": _air_one_block,
+    "air.one_cluster": _air_cluster,
+    "grid_select.registers": _registers,
+    "grid_select.shared_list": _shared_list,
+    "delegate.from_maxima": _from_maxima,
+    "delegate.from_sample": _from_sample,
+    "delegate.on_chip": _on_chip,
 }
 
 

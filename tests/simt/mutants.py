@@ -25,7 +25,7 @@ BUILD = emulated.ROOT / "build" / "mutants"
 SCHEDULES = 6
 
 # Cases, by what they run.
-MANY = "form=air::ManyBlocks forced=1"
+MANY = "form=air.many_blocks forced=1"
 AIR_MANY = (
     f"float32 normal 2x9000 k=300 sorted=0 {MANY} blocks=3 sm_count=4",
     f"int32 ten_bit_prefix 2x9000 k=700 sorted=0 {MANY} blocks=3 digit_bits=7 sm_count=3",
@@ -33,32 +33,32 @@ AIR_MANY = (
     f"int8 normal 1x20000 k=900 sorted=0 {MANY} blocks=4 digit_bits=4 adaptive=0 sm_count=4",
 )
 AIR_BLOCK = (
-    "float32 normal 5x3000 k=200 sorted=0 form=air::OneBlock forced=1 threads=128 sm_count=1",
-    "int16 few_distinct 3x2500 k=101 form=air::OneBlock forced=1 threads=64 digit_bits=6 sm_count=1",
-    "float32 normal 6x300 k=300 form=air::OneBlock sm_count=4",
+    "float32 normal 5x3000 k=200 sorted=0 form=air.one_block forced=1 threads=128 sm_count=1",
+    "int16 few_distinct 3x2500 k=101 form=air.one_block forced=1 threads=64 digit_bits=6 sm_count=1",
+    "float32 normal 6x300 k=300 form=air.one_block sm_count=4",
 )
 AIR_CLUSTER = (
-    "float32 normal 2x5000 k=400 sorted=0 form=air::OneCluster forced=1 cluster=4 threads=64 sm_count=4",
-    "int16 few_distinct 2x6000 k=900 form=air::OneCluster forced=1 cluster=4 threads=64 digit_bits=4 sm_count=4",
+    "float32 normal 2x5000 k=400 sorted=0 form=air.one_cluster forced=1 cluster=4 threads=64 sm_count=4",
+    "int16 few_distinct 2x6000 k=900 form=air.one_cluster forced=1 cluster=4 threads=64 digit_bits=4 sm_count=4",
 )
 REGISTERS = (
-    "float32 normal 3x5000 k=100 form=grid_select::Registers forced=1 blocks=3 threads=64 sm_count=4",
-    "float32 increasing 2x9000 k=200 form=grid_select::Registers forced=1 blocks=2 threads=128 sm_count=4",
-    "int16 normal 9x900 k=60 form=grid_select::Registers forced=1 blocks=-1 threads=64 sm_count=2",
+    "float32 normal 3x5000 k=100 form=grid_select.registers forced=1 blocks=3 threads=64 sm_count=4",
+    "float32 increasing 2x9000 k=200 form=grid_select.registers forced=1 blocks=2 threads=128 sm_count=4",
+    "int16 normal 9x900 k=60 form=grid_select.registers forced=1 blocks=-1 threads=64 sm_count=2",
 )
 SHARED_LIST = (
-    "float32 increasing 2x9000 k=300 form=grid_select::SharedList forced=1 blocks=3 threads=64 sm_count=4",
-    "float32 normal 2x5000 k=100 form=grid_select::SharedList forced=1 blocks=1 threads=64 sm_count=4",
-    "int16 normal 1x30000 k=400 form=grid_select::SharedList forced=1 blocks=12 threads=64 sm_count=4",
+    "float32 increasing 2x9000 k=300 form=grid_select.shared_list forced=1 blocks=3 threads=64 sm_count=4",
+    "float32 normal 2x5000 k=100 form=grid_select.shared_list forced=1 blocks=1 threads=64 sm_count=4",
+    "int16 normal 1x30000 k=400 form=grid_select.shared_list forced=1 blocks=12 threads=64 sm_count=4",
 )
 MAXIMA = (
-    "float32 normal 2x9000 k=100 sorted=0 form=delegate::FromMaxima forced=1 sm_count=3",
-    "float32 few_distinct 2x9000 k=300 sorted=0 form=delegate::FromMaxima forced=1 beta=2 alpha=4 sm_count=3",
-    "int32 normal 1x40000 k=900 sorted=0 form=delegate::FromMaxima forced=1 alpha=4 buffer=300 sm_count=3",
+    "float32 normal 2x9000 k=100 sorted=0 form=delegate.from_maxima forced=1 sm_count=3",
+    "float32 few_distinct 2x9000 k=300 sorted=0 form=delegate.from_maxima forced=1 beta=2 alpha=4 sm_count=3",
+    "int32 normal 1x40000 k=900 sorted=0 form=delegate.from_maxima forced=1 alpha=4 buffer=300 sm_count=3",
 )
 SAMPLE = (
-    "float64 normal 1x40000 k=100 sorted=0 form=delegate::FromSample forced=1 sm_count=3",
-    "float64 increasing 1x40000 k=300 sorted=0 form=delegate::FromSample forced=1 buffer=64 sm_count=3",
+    "float64 normal 1x40000 k=100 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
+    "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
 )
 
 
@@ -163,7 +163,7 @@ def build() -> emulated.Library:
             shutil.copy(file, target)
     for file in [f for f in sources.rglob("*") if f.is_file() and not (fresh / f.relative_to(sources)).exists()]:
         file.unlink()
-    return emulated.Library(emulated.build(BUILD / "build", csrc=sources))
+    return emulated.Library(emulated.build(BUILD / "build", csrc=sources, coverage=False))
 
 
 def first_finding(lib: emulated.Library, cases: tuple[str, ...]) -> str | None:

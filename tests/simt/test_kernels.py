@@ -8,7 +8,7 @@ import torch
 from tests import inputs, oracle
 from tests import rerank_reference as reference
 from tests.cases import Case
-from tests.simt import emulated
+from tests.simt import coverage, emulated
 
 # Of each width, floating or not.
 DTYPES = (
@@ -25,39 +25,48 @@ OTHERS = tuple(dtype for dtype in oracle.DTYPES if dtype not in DTYPES)
 
 # form: rows x cols, k, and its numbers, small ones, so that short rows meet every part of it.
 FORMS = {
-    "air::OneBlock": [
+    "air.one_block": [
         ("8x700", 90, "forced=1 threads=64"),
         ("8x2500", 2000, "forced=1 threads=128 digit_bits=6 sm_count=2"),
         ("6x300", 40, "sm_count=8"),
     ],
-    "air::OneCluster": [
+    "air.one_cluster": [
         ("4x900", 100, "forced=1 cluster=4 threads=64"),
         ("2x9000", 3000, "forced=1 cluster=2 threads=64 digit_bits=6"),
     ],
-    "air::ManyBlocks": [
+    "air.many_blocks": [
         ("2x5000", 700, "forced=1 blocks=3"),
         ("2x5000", 4000, "forced=1 blocks=2 digit_bits=7 sm_count=2"),
         ("1x9000", 300, "forced=1 blocks=2 digit_bits=4 buffer=64"),
     ],
-    "grid_select::Registers": [
+    "grid_select.registers": [
         ("8x700", 30, "forced=1 blocks=-1 threads=64"),
         ("3x3000", 100, "forced=1 blocks=3 threads=64"),
         ("3x3000", 256, "forced=1 blocks=1 threads=96"),
     ],
-    "grid_select::SharedList": [
+    "grid_select.shared_list": [
         ("3x3000", 129, "forced=1 blocks=1 threads=64"),
         ("2x6000", 300, "forced=1 blocks=3 threads=64"),
     ],
-    "delegate::FromMaxima": [
+    "delegate.from_maxima": [
         ("2x6000", 70, "forced=1"),
         ("2x6000", 90, "forced=1 beta=2"),
         ("1x9000", 300, "forced=1 buffer=64 alpha=6"),
     ],
-    "delegate::FromSample": [
+    "delegate.on_chip": [
+        ("6x5000", 40, "sm_count=2"),
+        ("3x9000", 100, "forced=1 threads=128 chunk_bytes=2048 sm_count=2"),
+    ],
+    "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),
         ("1x140000", 500, "forced=1 buffer=64"),
     ],
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def lines_are_counted_from_here():
+    coverage.clear()
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -110,7 +119,7 @@ def test_every_named_input(form):
     shape, k, numbers = FORMS[form][0]
     cols = shape.split("x")[1]
     for turn, family in enumerate(inputs.names_for(torch.float32)):
-        if form == "delegate::FromSample" and turn % 4:  # its rows are long
+        if form == "delegate.from_sample" and turn % 4:  # its rows are long
             continue
         rows = 1 if form.startswith("delegate") else 2
         check(Case.parse(f"float32 {family} {rows}x{cols} k={k} seed={turn} sorted={turn % 2} form={form} {numbers}"))
@@ -141,20 +150,20 @@ def test_devices(sm_count, compute_capability):
 def test_a_cluster_that_finds_no_room_is_made_smaller(room):
     """As in a green context: the device said eight blocks, this context has SMs for fewer."""
     numbers = "forced=1 cluster=8 threads=64 sm_count=8"
-    check(Case.parse(f"float32 normal 2x9000 k=200 form=air::OneCluster {numbers} cluster_room={room}"))
+    check(Case.parse(f"float32 normal 2x9000 k=200 form=air.one_cluster {numbers} cluster_room={room}"))
 
 
 @pytest.mark.parametrize("k", [129, 201, 511, 512])
 def test_odd_k_with_indices_of_64_bits(k):
     """Reversed indices of 8 bytes lie behind keys of 4: misaligned where the list's capacity was odd."""
     for dtype in (torch.uint8, torch.float16, torch.float32):
-        line = f"{name_of(dtype)} normal 1x9000 k={k} form=grid_select::SharedList forced=1 blocks=2 threads=128"
+        line = f"{name_of(dtype)} normal 1x9000 k={k} form=grid_select.shared_list forced=1 blocks=2 threads=128"
         check(Case.parse(f"{line} most_cols_of_32_bits=0"))
 
 
 def test_an_odd_capacity_is_found():
     """What the plan gave before."""
-    line = "float32 normal 1x9000 k=201 form=grid_select::SharedList forced=1 blocks=2 threads=128 capacity=1161"
+    line = "float32 normal 1x9000 k=201 form=grid_select.shared_list forced=1 blocks=2 threads=128 capacity=1161"
     check(Case.parse(line))  # indices of 32 bits do not mind
     with pytest.raises(emulated.Found, match="misaligned"):
         check(Case.parse(f"{line} most_cols_of_32_bits=0"))
@@ -182,7 +191,7 @@ def test_rerank(metric, dtype):
 
 
 def test_the_same_seed_is_the_same_run():
-    case = Case.parse("float32 normal 2x5000 k=300 form=air::ManyBlocks forced=1 blocks=3 seed=5")
+    case = Case.parse("float32 normal 2x5000 k=300 form=air.many_blocks forced=1 blocks=3 seed=5")
     runs = []
     for _ in range(2):
         check(case)
@@ -193,10 +202,26 @@ def test_the_same_seed_is_the_same_run():
 
 
 def test_a_case_is_its_line():
-    line = "bfloat16 normal 3x1000 k=10 offset=1 gap=3 seed=5 form=air::OneBlock index_dtype=int32 sorted=0 sm_count=2"
+    line = "bfloat16 normal 3x1000 k=10 offset=1 gap=3 seed=5 form=air.one_block index_dtype=int32 sorted=0 sm_count=2"
     assert str(Case.parse(line)) == line
 
 
 def test_what_is_not_served_says_why():
     with pytest.raises(emulated.NotServed, match="4096"):
         check(Case.parse("float32 normal 1x5000 k=4097 algorithm=grid_select"))
+
+
+LEAST_SHARE = 0.95
+
+
+def test_nearly_all_lines_have_run(request, capsys):
+    """Of csrc/cuda, by all tests above. The table names those that have not."""
+    selected = {item.name for item in request.session.items if item.path == request.path}
+    there = {name for name in globals() if name.startswith("test_")}
+    if {name.split("[")[0] for name in selected} != there:
+        pytest.skip("a part of the tests")
+    emulated.library().lib.simt_dump_coverage()
+    share, table = coverage.report(coverage.collect())
+    with capsys.disabled():
+        print(f"\n{table}")
+    assert share >= LEAST_SHARE

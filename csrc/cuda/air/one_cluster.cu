@@ -407,7 +407,8 @@ ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream
     for (;;) {
       const ErrorCode error = launch(config, problem, buffers, order, stream);
       // Where this context has only a part of the GPU, and no room for so large a cluster, a smaller one has.
-      if (error != cudaErrorInvalidClusterSize || config.blocks == 1) return error;
+      const bool no_room = error == cudaErrorInvalidClusterSize || error == cudaErrorLaunchOutOfResources;
+      if (!no_room || config.blocks == 1) return error;
       cudaGetLastError();  // not left for the next call to find
       config.blocks /= 2;
     }

@@ -150,6 +150,8 @@ uint32_t random_number();
 inline bool one_in(uint32_t n) { return n <= 1 || random_number() % n == 0; }
 // Runs all that has been launched. False: machine.message says why not.
 bool synchronize();
+// Forgets what is left of a stream.
+void abandon();
 // The thread that runs lets others run, of this block or others.
 void give_way();
 // The same at a point where the order of blocks matters, if the dice say so.

@@ -544,10 +544,14 @@ bool synchronize() {
     run_slice(*chosen);
     if (!machine.failed && chosen->running == 0) end_block(chosen);
   }
+  abandon();
+  return !machine.failed;
+}
+
+void abandon() {
+  current = nullptr;
   while (!machine.resident.empty()) end_block(machine.resident.back());
   machine.stream.clear();
-  current = nullptr;
-  return !machine.failed;
 }
 
 }  // namespace simt
