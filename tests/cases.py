@@ -2,9 +2,9 @@
 
     float32 normal 3x1000 k=10 offset=1 gap=3 seed=5 largest=0 algorithm=air
 
-dtype, named input (tests/inputs.py) and rows x cols first, then in any order k; offset, elements before the first;
-gap, elements between two rows; seed, of the input and, where there is one, the schedule; all else are options of
-who runs it.
+dtype, named input (tests/inputs.py) and rows x cols first, then in any order k; offset, elements before the
+first; gap, elements between two rows; seed, of the input and, where there is one, the schedule; all else are
+options of who runs it.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
 """compute-sanitizer's four tools over small requests of every form, on a GPU: `make sanitize`.
 
-    python tests/sanitize.py            runs the tools, prints and notes what they found in tests/gpu_record.json
+    python tests/sanitize.py            runs the tools and notes in tests/gpu_record.json what they found
     python tests/sanitize.py cases      what they run
 
-Small, as a kernel is tens to hundreds of times slower under a tool: the smallest, odd and overflowing sizes of
-each form and dtype width. PyTorch's allocator is told not to keep memory, so that what lies behind a buffer is
-nobody's, and only this library's kernels are looked at.
+Small, as a kernel is tens to hundreds of times slower under a tool: the smallest, odd and overflowing sizes
+of each form and dtype width. PyTorch's allocator is told not to keep memory, so that what lies behind a
+buffer is nobody's, and only this library's kernels are looked at.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ def run_cases() -> int:
 
     assert study_library.loaded, "no study library: make study"
     folder = ROOT / "csrc" / "cuda"
-    names = sorted(set(re.findall(r'kName = "([\w.]+)"', "".join(f.read_text() for f in folder.rglob("*.h")))))
+    names = sorted(
+        set(re.findall(r'kName = "([\w.]+)"', "".join(f.read_text() for f in folder.rglob("*.h"))))
+    )
     dtypes = (torch.uint8, torch.float16, torch.float32, torch.int64)
     runs = 0
     for dtype in dtypes:
@@ -66,7 +68,11 @@ def run_tool(tool: str, sanitizer: str) -> dict[str, object]:
     if not clean:
         print(done.stdout[-6000:], done.stderr[-3000:], sep="\n")
     summary = next((n for n in errors.groups() if n), None) if errors else None
-    return {"runs": int(runs[1]) if runs else 0, "errors": None if summary is None else int(summary), "clean": clean}
+    return {
+        "runs": int(runs[1]) if runs else 0,
+        "errors": None if summary is None else int(summary),
+        "clean": clean,
+    }
 
 
 def main(arguments: list[str]) -> int:

@@ -20,7 +20,9 @@ def test_the_order_is_the_oracles(dtype, largest, magnitude):
     for name in ("mixed_rows", "random_bits"):
         tensor = inputs.make(name, 60, 100, dtype, "cpu", 3)
         got = fuzz.best_first(tensor, largest, magnitude).numpy()
-        np.testing.assert_array_equal(got, oracle.best_first(oracle.bits_of(tensor), dtype, largest, magnitude))
+        np.testing.assert_array_equal(
+            got, oracle.best_first(oracle.bits_of(tensor), dtype, largest, magnitude)
+        )
 
 
 def test_the_cpu_operator_passes():

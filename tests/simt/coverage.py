@@ -1,6 +1,6 @@
 """Which lines of csrc/cuda have run on the emulated GPU, by gcov.
 
-    python -m tests.simt.coverage      of all runs since the counts were last cleared
+python -m tests.simt.coverage      of all runs since the counts were last cleared
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ def collect() -> dict[str, Lines]:
     """By file: a line is reached where any instance of its function has reached it."""
     found: dict[str, Lines] = defaultdict(Lines)
     with ThreadPoolExecutor(2) as pool:
-        for part in pool.map(_of_object, sorted(BUILD.rglob("*.cu.gcno")) + sorted(BUILD.rglob("*.cpp.gcno"))):
+        for part in pool.map(
+            _of_object, sorted(BUILD.rglob("*.cu.gcno")) + sorted(BUILD.rglob("*.cpp.gcno"))
+        ):
             for name, lines in part.items():
                 found[name].there |= lines.there
                 found[name].reached |= lines.reached
@@ -85,9 +87,13 @@ def report(found: dict[str, Lines]) -> tuple[float, str]:
         reached += len(lines.there & lines.reached)
         missed = sorted(lines.there - lines.reached)
         share = 100 * (1 - len(missed) / len(lines.there))
-        rows.append(f"{share:6.1f} %  {name}" + (f"  missed: {', '.join(map(str, missed))}" if missed else ""))
+        rows.append(
+            f"{share:6.1f} %  {name}" + (f"  missed: {', '.join(map(str, missed))}" if missed else "")
+        )
     share = reached / there if there else 0.0
-    return share, "\n".join([*rows, f"{100 * share:6.1f} %  of {there} lines of csrc/cuda on the emulated GPU"])
+    return share, "\n".join(
+        [*rows, f"{100 * share:6.1f} %  of {there} lines of csrc/cuda on the emulated GPU"]
+    )
 
 
 if __name__ == "__main__":

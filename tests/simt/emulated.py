@@ -3,9 +3,9 @@
     from tests.simt import emulated
     emulated.check(tensor, k, form="air.one_block", device=emulated.Device(sm_count=2), seed=7)
 
-A call runs the kernels over an emulated GPU whose blocks and lanes take turns by the seed. It raises Found where
-the emulator has found what a GPU would not forgive, or might (a race, a read of memory that nobody wrote, lanes
-that part ways, a wait without end), and AssertionError where the result is not the oracle's.
+A call runs the kernels over an emulated GPU whose blocks and lanes take turns by the seed. It raises Found
+where the emulator has found what a GPU would not forgive, or might not (a race, a read of memory that nobody
+wrote, lanes that part ways, a wait without end), and AssertionError where the result is not the oracle's.
 
     python -m tests.simt.emulated          builds, and says which forms there are
     python -m tests.simt.emulated "..."    runs the case of that line: see tests/cases.py
@@ -90,7 +90,10 @@ class _Device(ctypes.Structure):
 
 class _Topk(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "algorithm", "largest", "sorted", "magnitude", "wide_indices")),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("dtype", "algorithm", "largest", "sorted", "magnitude", "wide_indices")
+        ),
         *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "k")),
         ("form", ctypes.c_char_p),
         ("overrides", ctypes.c_char_p),
@@ -105,7 +108,16 @@ class _Rerank(ctypes.Structure):
         *((name, ctypes.c_int32) for name in ("dtype", "metric", "wide_ids")),
         *(
             (name, ctypes.c_int64)
-            for name in ("queries", "vectors", "candidates", "dims", "k", "query_stride", "vector_stride", "id_stride")
+            for name in (
+                "queries",
+                "vectors",
+                "candidates",
+                "dims",
+                "k",
+                "query_stride",
+                "vector_stride",
+                "id_stride",
+            )
         ),
         *((name, ctypes.c_void_p) for name in ("query_rows", "vector_rows", "ids", "distances", "ids_out")),
     ]
@@ -113,15 +125,19 @@ class _Rerank(ctypes.Structure):
 
 def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = True) -> Path:
     """Builds the library where it is older than its sources; returns it. MAX_JOBS compilers run at a time."""
-    cmake, ninja = (shutil.which(tool, path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
-                    for tool in ("cmake", "ninja"))
+    cmake, ninja = (
+        shutil.which(tool, path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+        for tool in ("cmake", "ninja")
+    )
     configure = [cmake, "-S", HERE, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
     configure += [f"-DSIMT_COVERAGE={'ON' if coverage else 'OFF'}"]
     configure += [f"-DCSRC={csrc}"] if csrc else []
     if not (folder / "build.ninja").exists():
         subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
     jobs = os.environ.get("MAX_JOBS")
-    subprocess.run([cmake, "--build", folder, *(["-j", jobs] if jobs else [])], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [cmake, "--build", folder, *(["-j", jobs] if jobs else [])], check=True, stdout=subprocess.DEVNULL
+    )
     return folder / "libgputopk_simt.so"
 
 
@@ -180,12 +196,19 @@ class Library:
         """The plan as text. `options`: as of topk."""
         return self._call(self.lib.simt_plan, tensor, k, None, None, device, 1, dict(options))
 
-    def topk(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, index_dtype=torch.int64,
-             **options) -> tuple[torch.Tensor, torch.Tensor, str]:
+    def topk(
+        self,
+        tensor: torch.Tensor,
+        k: int,
+        device: Device = Device(),
+        seed: int = 1,
+        index_dtype=torch.int64,
+        **options,
+    ) -> tuple[torch.Tensor, torch.Tensor, str]:
         """(values, indices, plan) of a [rows, cols] tensor whose rows are adjacent elements.
 
-        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; all else are overrides
-        of the form's numbers, entry.cpp has them; forced=1 runs a form also where it would not serve.
+        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; the rest are numbers
+        of the form (entry.cpp has them); forced=1 runs a form also where it would not serve.
         """
         assert tensor.dim() == 2 and (tensor.stride(1) == 1 or tensor.shape[1] == 1)
         values = torch.empty((tensor.shape[0], k), dtype=tensor.dtype)
@@ -220,7 +243,11 @@ class Library:
     def check(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, **options) -> str:
         """Runs it and compares with the oracle; returns the plan."""
         values, indices, plan = self.topk(tensor, k, device, seed, **options)
-        flags = {name: options[name] for name in ("largest", "sorted", "magnitude", "index_dtype") if name in options}
+        flags = {
+            name: options[name]
+            for name in ("largest", "sorted", "magnitude", "index_dtype")
+            if name in options
+        }
         problem = oracle.topk_problem((values, indices), tensor, k, **flags)
         assert problem is None, f"{problem} ({plan})"
         return plan

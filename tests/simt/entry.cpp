@@ -199,8 +199,8 @@ struct SimtRerank {
 namespace {
 
 cuda::Device use(const SimtDevice& device) {
-  simt::machine.settings = {device.sm_count, device.compute_capability, device.shared_bytes,
-                            device.cluster_blocks, device.cluster_room, device.seed};
+  simt::machine.settings = {device.sm_count,       device.compute_capability, device.shared_bytes,
+                            device.cluster_blocks, device.cluster_room,       device.seed};
   simt::machine.failed = false;
   simt::machine.message.clear();
   simt::machine.launches = simt::machine.steps = simt::machine.switches = 0;
@@ -228,17 +228,20 @@ cuda::Plan plan_of(const SimtTopk& call, const cuda::Device& device) {
   const auto algorithm = static_cast<gputopk::Algorithm>(call.algorithm);
   const std::string form = call.form;
   if (form.empty()) {
-    if (const char* reason = cuda::unsupported_reason(problem, algorithm)) throw std::invalid_argument(reason);
+    if (const char* reason = cuda::unsupported_reason(problem, algorithm))
+      throw std::invalid_argument(reason);
     return cuda::make_plan(problem, device, algorithm);
   }
   std::optional<cuda::Plan> plan;
   visit_forms([&](auto* type, const std::string& name) {
     using Form = std::decay_t<decltype(*type)>;
     if (name != form) return false;
-    if (const char* reason = cuda::unsupported_reason(problem, Form::kAlgorithm)) throw std::invalid_argument(reason);
+    if (const char* reason = cuda::unsupported_reason(problem, Form::kAlgorithm))
+      throw std::invalid_argument(reason);
     Taken take(parse(call.overrides));
     const bool forced = take("forced", 0) != 0;
-    if (!forced && !Form::serves(problem, device)) throw std::invalid_argument("the form does not serve this");
+    if (!forced && !Form::serves(problem, device))
+      throw std::invalid_argument("the form does not serve this");
     plan = cuda::plan_of(problem, device, config_of<Form>(problem, device, take));
     take.done();
     return true;
@@ -247,7 +250,9 @@ cuda::Plan plan_of(const SimtTopk& call, const cuda::Device& device) {
   return *plan;
 }
 
-void copy_text(const std::string& from, char* to, size_t bytes) { std::snprintf(to, bytes, "%s", from.c_str()); }
+void copy_text(const std::string& from, char* to, size_t bytes) {
+  std::snprintf(to, bytes, "%s", from.c_str());
+}
 
 // What the calls below return, besides what CUDA would.
 enum { kOk = 0, kNotServed = -1, kFailed = -2 };
@@ -272,7 +277,8 @@ int guarded(char* message, size_t message_bytes, Work&& work) {
 // A call's workspace, of exactly so many bytes.
 class Memory {
  public:
-  explicit Memory(size_t bytes) : memory_(bytes > 0 ? aligned_alloc(256, (bytes + 255) / 256 * 256) : nullptr) {
+  explicit Memory(size_t bytes)
+      : memory_(bytes > 0 ? aligned_alloc(256, (bytes + 255) / 256 * 256) : nullptr) {
     simt::add_region("workspace", memory_, bytes, simt::Region::kWorkspace);
   }
   Memory(const Memory&) = delete;
@@ -286,7 +292,8 @@ class Memory {
 void check_written(const char* name, const void* begin, size_t bytes, size_t element_bytes) {
   size_t first = 0;
   if (simt::is_written(begin, bytes, first)) return;
-  throw std::runtime_error(std::string(name) + " number " + std::to_string(first / element_bytes) + " is not written");
+  throw std::runtime_error(std::string(name) + " number " + std::to_string(first / element_bytes) +
+                           " is not written");
 }
 
 }  // namespace
@@ -313,8 +320,8 @@ int simt_plan(const SimtTopk* call, const SimtDevice* device, char* text, size_t
   });
 }
 
-// 0; a cudaError_t; -1 where the request is not served; -2 where the emulator has found something. `text` says
-// why, and, after a run, by what plan.
+// 0; a cudaError_t; -1 where the request is not served; -2 where the emulator has found something. `text`
+// says why, and, after a run, by what plan.
 int simt_topk(const SimtTopk* call, const SimtDevice* device, char* text, size_t bytes) {
   return guarded(text, bytes, [&]() -> int {
     const cuda::Plan plan = plan_of(*call, use(*device));
@@ -326,8 +333,8 @@ int simt_topk(const SimtTopk* call, const SimtDevice* device, char* text, size_t
     const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
     const size_t winners = static_cast<size_t>(problem.rows * problem.k);
     const size_t row = problem.cols * element, stride = problem.row_stride * element;
-    simt::add_region("input", const_cast<void*>(call->input), (problem.rows - 1) * stride + row, simt::Region::kInput,
-                     stride > row ? row : 0, stride);
+    simt::add_region("input", const_cast<void*>(call->input), (problem.rows - 1) * stride + row,
+                     simt::Region::kInput, stride > row ? row : 0, stride);
     simt::add_region("values", call->values, winners * element, simt::Region::kOutput);
     simt::add_region("indices", call->indices, winners * index, simt::Region::kOutput);
     const Memory workspace(cuda::workspace_bytes(plan));
@@ -369,7 +376,8 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), id = problem.wide_ids ? 8 : 4;
     const size_t row = problem.dims * element, winners = static_cast<size_t>(problem.queries * problem.k);
-    const auto add_rows = [](const char* name, const void* first, int64_t rows, size_t stride, size_t row_bytes) {
+    const auto add_rows = [](const char* name, const void* first, int64_t rows, size_t stride,
+                             size_t row_bytes) {
       if (rows == 0) return;
       simt::add_region(name, const_cast<void*>(first), (rows - 1) * stride + row_bytes, simt::Region::kInput,
                        stride > row_bytes ? row_bytes : 0, stride);

@@ -52,8 +52,11 @@ def _from_maxima(rng: random.Random) -> dict[str, int]:
 
 
 def _from_sample(rng: random.Random) -> dict[str, int]:
-    return {"buffer": rng.choice((-1, -1, 64, 300)), "rank": rng.choice((-1, -1, 1, 9)),
-            "likely_passes": rng.choice((-1, 0, 1, 2))}
+    return {
+        "buffer": rng.choice((-1, -1, 64, 300)),
+        "rank": rng.choice((-1, -1, 1, 9)),
+        "likely_passes": rng.choice((-1, 0, 1, 2)),
+    }
 
 
 def _on_chip(rng: random.Random) -> dict[str, int]:
@@ -77,7 +80,7 @@ _DRAW = {
 
 
 def overrides_of(form: str, rng: random.Random) -> dict[str, int]:
-    """Numbers for the form, which is then to run whether it would serve or not; none: the plan's, where it serves."""
+    """Numbers for the form, which then runs though it might not serve; none: the plan's, where it serves."""
     if form not in _DRAW or rng.random() < 0.1:
         return {}
     drawn = {name: int(value) for name, value in _DRAW[form](rng).items()}

@@ -3,9 +3,9 @@
     make mutants                              builds them all, runs each's cases, prints which were found
     python -m tests.simt.mutants 4 17         those two alone
 
-All are built at once, into one library: where a fault is planted, the code asks whether it is in force, and so a
-run of one is a call of simt_plant. What finds a fault is an emulator's message or a wrong result, by the cases
-beside it, under a few schedules each.
+All are built at once, into one library: where a fault is planted, the code asks whether it is in force, and
+so a run of one is a call of simt_plant. What finds a fault is an emulator's message or a wrong result, by the
+cases beside it, under a few schedules each.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ AIR_BLOCK = (
 )
 AIR_CLUSTER = (
     "float32 normal 2x5000 k=400 sorted=0 form=air.one_cluster forced=1 cluster=4 threads=64 sm_count=4",
-    "int16 few_distinct 2x6000 k=900 form=air.one_cluster forced=1 cluster=4 threads=64 digit_bits=4 sm_count=4",
+    "int16 few_distinct 2x6000 k=900 form=air.one_cluster forced=1 cluster=4 threads=64 digit_bits=4",
 )
 REGISTERS = (
     "float32 normal 3x5000 k=100 form=grid_select.registers forced=1 blocks=3 threads=64 sm_count=4",
@@ -82,30 +82,47 @@ MUTANTS = (
     Mutant("device/radix_histogram.cuh", "vectors[i] = uint4{};", ";", AIR_BLOCK),
     Mutant("device/radix_histogram.cuh", "owed <= inclusive", "owed < inclusive", AIR_BLOCK),
     Mutant("device/radix_histogram.cuh", "__syncthreads();", ";", AIR_BLOCK, which=2),
-    Mutant("device/radix_histogram.cuh", "count > 0 && bin > highest", "count > 1 && bin > highest", AIR_MANY),
+    Mutant(
+        "device/radix_histogram.cuh", "count > 0 && bin > highest", "count > 1 && bin > highest", AIR_MANY
+    ),
     # Passes over many blocks.
     Mutant("device/radix_passes.cuh", "from[i] = uint4{};", ";", AIR_MANY),
     Mutant("device/radix_passes.cuh", "state.buffered = 0;", ";", AIR_MANY),
     Mutant("device/radix_passes.cuh", "__syncthreads();  // all warps have counted", ";", AIR_MANY),
-    Mutant("device/radix_passes.cuh", "::cuda::memory_order_release", "::cuda::memory_order_relaxed", AIR_MANY),
-    Mutant("device/radix_passes.cuh", "::cuda::memory_order_acquire", "::cuda::memory_order_relaxed", AIR_MANY),
+    Mutant(
+        "device/radix_passes.cuh", "::cuda::memory_order_release", "::cuda::memory_order_relaxed", AIR_MANY
+    ),
+    Mutant(
+        "device/radix_passes.cuh", "::cuda::memory_order_acquire", "::cuda::memory_order_relaxed", AIR_MANY
+    ),
     Mutant("device/radix_passes.cu", "follow_kernel_before();", "let_next_kernel_start();", AIR_MANY),
     Mutant("device/radix_passes.cu", "__syncthreads();  // the part is known", ";", AIR_MANY),
     Mutant("air/many_blocks.cu", "wait_for_kernel_before();", ";", AIR_MANY),
     # One block a row, and one cluster.
     Mutant("air/one_block.cu", "if (threadIdx.x == 0) written = listed = 0;", ";", AIR_BLOCK),
-    Mutant("air/one_block.cu", "__syncthreads();  // the next row's counts and list replace these", ";", AIR_BLOCK),
+    Mutant(
+        "air/one_block.cu",
+        "__syncthreads();  // the next row's counts and list replace these",
+        ";",
+        AIR_BLOCK,
+    ),
     Mutant("air/one_block.cu", "rank >= params.k", "rank > params.k", AIR_BLOCK),
     Mutant("air/one_cluster.cu", "__syncthreads();  // the sums are there", ";", AIR_CLUSTER),
-    Mutant("air/one_cluster.cu", "Cluster::wait();  // all blocks have counted", "__syncthreads();", AIR_CLUSTER),
+    Mutant(
+        "air/one_cluster.cu", "Cluster::wait();  // all blocks have counted", "__syncthreads();", AIR_CLUSTER
+    ),
     Mutant("air/one_cluster.cu", "Cluster::wait();  // every block has all candidates", ";", AIR_CLUSTER),
     Mutant("device/selection.cuh", "owed -= above;", ";", AIR_BLOCK),
     Mutant("device/key_range.cuh", "greatest = 0;", ";", AIR_CLUSTER, which=2),
     # GridSelect.
-    Mutant("device/warp_queue.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", REGISTERS),
+    Mutant(
+        "device/warp_queue.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", REGISTERS
+    ),
     Mutant("device/warp_queue.cuh", "__syncthreads();  // the lists are there", ";", REGISTERS),
     Mutant("grid_select/registers.cu", "if (threadIdx.x == 0) shared.bound = 0;", ";", REGISTERS),
-    Mutant("grid_select/registers.cu", "__ballot_sync(~0u, keeps)", "__ballot_sync(0xFFFFu, keeps)", REGISTERS),
+    Mutant(
+        "grid_select/registers.cu", "__ballot_sync(~0u, keeps)", "__ballot_sync(0xFFFFu, keeps)", REGISTERS
+    ),
     Mutant(
         "grid_select/shared_list.cu",
         "if (!__syncthreads_or(chosen != 0)) break;",
@@ -118,18 +135,32 @@ MUTANTS = (
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
     Mutant("device/stored_candidates.cuh", "if (threadIdx.x == 0) written = 0;", ";", MAXIMA),
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
-    Mutant("delegate/from_sample.cu", "if (best < other) best = other;", "if (other < best) best = other;", SAMPLE),
+    Mutant(
+        "delegate/from_sample.cu",
+        "if (best < other) best = other;",
+        "if (other < best) best = other;",
+        SAMPLE,
+    ),
     # Reading and writing.
-    Mutant("device/winner_writer.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", AIR_MANY),
+    Mutant(
+        "device/winner_writer.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", AIR_MANY
+    ),
     Mutant("device/row_reader.cuh", "lane - 16 < shape.tail", "lane - 16 <= shape.tail", AIR_BLOCK),
-    Mutant("device/row_reader.cuh", "begin_of(tile) + v * distance < end", "begin_of(tile) + v * distance <= end", AIR_BLOCK),
+    Mutant(
+        "device/row_reader.cuh",
+        "begin_of(tile) + v * distance < end",
+        "begin_of(tile) + v * distance <= end",
+        AIR_BLOCK,
+    ),
 )
 
 
 def planted(line: str, number: int, mutant: Mutant) -> str:
     """The line with a choice between old and new."""
     if mutant.old.split("//")[0].rstrip().endswith((";", "}")):
-        choice = f"if (::simt::is_planted({number})) {{ {mutant.new} }} else {{ {mutant.old.split('//')[0]} }}"
+        choice = (
+            f"if (::simt::is_planted({number})) {{ {mutant.new} }} else {{ {mutant.old.split('//')[0]} }}"
+        )
         rest = line.split(mutant.old, 1)
         # The comment, if `old` has a part of one, ends the line.
         return rest[0] + choice + ("\n" if "//" in mutant.old else rest[1])
@@ -161,7 +192,9 @@ def build() -> emulated.Library:
         if not target.exists() or target.read_bytes() != file.read_bytes():
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, target)
-    for file in [f for f in sources.rglob("*") if f.is_file() and not (fresh / f.relative_to(sources)).exists()]:
+    for file in [
+        f for f in sources.rglob("*") if f.is_file() and not (fresh / f.relative_to(sources)).exists()
+    ]:
         file.unlink()
     return emulated.Library(emulated.build(BUILD / "build", csrc=sources, coverage=False))
 
@@ -179,7 +212,9 @@ def first_finding(lib: emulated.Library, cases: tuple[str, ...]) -> str | None:
 
 
 def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("numbers", nargs="*", type=int, help="which; all by default")
     parser.add_argument("--least", type=int, default=len(MUTANTS) - 2, help="fewer found is a failure")
     args = parser.parse_args(arguments)

@@ -46,11 +46,11 @@ __device__ TargetDigit<Count> find_target_digit(const Count* histogram, int bins
   const int thread = static_cast<int>(threadIdx.x);
   const int threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32, warp = thread / 32, warps = (threads + 31) / 32;
-  assert(owed >= 1 && bins <= kBinsPerThread * threads);
   if (thread == 0) scratch.highest = 0;
 
   // Thread t sums the t-th chunk from the top. The rotation by t keeps a warp's reads in separate banks.
   const int summing = 1 << (31 - __clz(threads));  // a power of two of them: the rest have no bin
+  assert(owed >= 1 && bins <= kBinsPerThread * summing);
   const int chunk = bins > summing ? bins / summing : 1;
   const int first_bin = bins - (thread + 1) * chunk;
   Count sum = 0;

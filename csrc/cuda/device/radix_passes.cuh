@@ -258,8 +258,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   next.last = params.cols;
   if (digit.reaches_index() && selection.low.key == top.key) {
     const uint64_t last_index = static_cast<uint64_t>(params.cols - 1);
-    next.first =
-        static_cast<int64_t>(last_index - min(static_cast<uint64_t>(top.reversed), last_index));
+    next.first = static_cast<int64_t>(last_index - min(static_cast<uint64_t>(top.reversed), last_index));
     next.last = static_cast<int64_t>(last_index - selection.low.reversed) + 1;
   }
   // To store what is most of a short read saves nothing.

@@ -87,9 +87,7 @@ struct Selection {
   uint64_t candidates;  // elements in [low, split]
 
   // Before the first digit: every element is a candidate.
-  __device__ static Selection whole_row(uint64_t k, uint64_t cols) {
-    return {{0, 0}, highest(), k, cols};
-  }
+  __device__ static Selection whole_row(uint64_t k, uint64_t cols) { return {{0, 0}, highest(), k, cols}; }
   __device__ static Extended highest() {
     return {static_cast<Word>(~Word{0}), static_cast<Index>(~Index{0})};
   }

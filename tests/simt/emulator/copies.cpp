@@ -1,5 +1,5 @@
-// Bulk copies and the barriers in shared memory that they complete on: a copy lands when it likes before it is
-// waited for, and until then its memory holds poison.
+// Bulk copies and the barriers in shared memory that they complete on: a copy lands when it likes before it
+// is waited for, and until then its memory holds poison.
 
 #include <cstring>
 
@@ -83,7 +83,8 @@ void copy_bulk(void* to, const void* from, unsigned bytes, uint64_t* barrier) {
   poison(to, bytes);
   Block& block = *current->block;
   barrier_at(block, barrier);
-  block.copies.push_back({static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), bytes, barrier});
+  block.copies.push_back(
+      {static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), bytes, barrier});
 }
 
 }  // namespace simt

@@ -49,7 +49,7 @@ struct Thread {
   uint64_t value, result;
   int from;
   int named_barrier;
-  int arrived_at;  // the cluster barrier's phase, or -1
+  int arrived_at;       // the cluster barrier's phase, or -1
   uint32_t warp_syncs;  // __syncwarps that it has passed
   int cluster_phases;   // of the cluster's barrier that it has waited for
 };
@@ -95,9 +95,9 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   uint32_t ready_warps;
-  int running;        // threads that have not ended
-  int arrived;        // at the block's barrier
-  Vote vote;          // of that barrier
+  int running;  // threads that have not ended
+  int arrived;  // at the block's barrier
+  Vote vote;    // of that barrier
   int voted;
   uint32_t barriers;  // passed
   bool begun, triggered;
@@ -112,7 +112,7 @@ struct Block {
 };
 
 struct Launch {
-  std::unique_ptr<Call> call;        // none: work of the host
+  std::unique_ptr<Call> call;  // none: work of the host
   std::function<void()> host_work;
   unsigned blocks, threads;
   size_t shared_bytes;

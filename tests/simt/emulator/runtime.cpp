@@ -23,7 +23,8 @@ const char* too_much_shared(const Launch& launch, size_t static_bytes) {
   }
   constexpr size_t kGivenToAll = 48 * 1024;
   const bool asked = granted[launch.kernel].dynamic_bytes != static_cast<int>(kGivenToAll);
-  return asked || both <= kGivenToAll ? nullptr : "more than 48 KB of shared memory, for which no leave was asked";
+  return asked || both <= kGivenToAll ? nullptr
+                                      : "more than 48 KB of shared memory, for which no leave was asked";
 }
 
 cudaError_t attributes_of(const void*, cudaFuncAttributes& attributes) {
@@ -58,7 +59,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::un
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config.attrs[i];
     if (attribute.id == cudaLaunchAttributeCooperative) launch->cooperative = attribute.val.cooperative != 0;
-    if (attribute.id == cudaLaunchAttributeClusterDimension) launch->cluster_blocks = attribute.val.clusterDim.x;
+    if (attribute.id == cudaLaunchAttributeClusterDimension)
+      launch->cluster_blocks = attribute.val.clusterDim.x;
     if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
       launch->ahead = attribute.val.programmaticStreamSerializationAllowed != 0;
     }

@@ -9,7 +9,12 @@ namespace simt {
 struct Block;
 struct BlockMemory;
 
-enum class Kind : uint8_t { kRead = 0, kWrite = 1, kStrongRead = 2, kStrongWrite = 3 };  // strong: atomic, volatile
+enum class Kind : uint8_t {
+  kRead = 0,
+  kWrite = 1,
+  kStrongRead = 2,
+  kStrongWrite = 3
+};  // strong: atomic, volatile
 inline bool writes(Kind kind) { return (static_cast<int>(kind) & 1) != 0; }
 inline bool is_strong(Kind kind) { return (static_cast<int>(kind) & 2) != 0; }
 inline const char* verb(Kind kind) { return writes(kind) ? "writes" : "reads"; }
