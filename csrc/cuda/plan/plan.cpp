@@ -47,6 +47,7 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
     case Algorithm::kAir: return nullptr;
     case Algorithm::kDelegate: return delegate::unsupported_reason(problem);
     case Algorithm::kGridSelect: return grid_select::unsupported_reason(problem);
+    case Algorithm::kSort: return sort::unsupported_reason(problem);
     default: return "it is not implemented in this version";
   }
 }
@@ -84,10 +85,10 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
   char order[100] = "no further step";
   if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
   std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs; form %s", form,
-                order, static_cast<long long>(problem.rows),
-                static_cast<long long>(problem.cols), static_cast<long long>(problem.k),
-                dtype_name(problem.dtype), problem.largest ? "largest" : "smallest",
-                problem.magnitude ? " by magnitude" : "", plan.device.sm_count, name);
+                order, static_cast<long long>(problem.rows), static_cast<long long>(problem.cols),
+                static_cast<long long>(problem.k), dtype_name(problem.dtype),
+                problem.largest ? "largest" : "smallest", problem.magnitude ? " by magnitude" : "",
+                plan.device.sm_count, name);
 }
 
 RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) {
