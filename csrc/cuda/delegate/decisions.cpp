@@ -6,6 +6,7 @@
 
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
+#include "cuda/device/index_width.h"
 #include "cuda/device/pass_numbers.h"
 #include "cuda/device/split.h"
 
@@ -23,7 +24,7 @@ int delegate_alpha(const Problem& problem, int beta) {
 
 // Passes of a selection from so many stored candidates.
 int likely_delegate_passes(const Problem& problem, double candidates) {
-  const bool wide = dtype_bytes(problem.dtype) == 8 || problem.cols > int64_t{0xFFFFFFFF};
+  const bool wide = dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
   if (candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes) return 0;
   return candidates <= tuning::kDelegateOnePassCandidates ? 1 : 2;
 }
@@ -127,7 +128,10 @@ bool OnChip::serves(const Problem& problem, const Device& device) {
   // Bulk copies come with clusters.
   if (device.compute_capability < 90 || device.cluster_blocks == 1) return false;
   const bool wide = dtype_bytes(problem.dtype) == 8;
-  return problem.cols >= tuning::kOnChipMinCols && problem.cols <= INT32_MAX &&
+  const int64_t most_cols = 2 * problem.rows >= device.sm_count   ? tuning::kOnChipMaxCols
+                            : 4 * problem.rows >= device.sm_count ? tuning::kOnChipMaxColsQuarter
+                                                                  : tuning::kOnChipMaxColsFewRows;
+  return problem.k > 0 && problem.cols >= tuning::kOnChipMinCols && problem.cols <= most_cols &&
          problem.k <= (wide ? tuning::kOnChipMostKWide : tuning::kOnChipMostK) &&
          problem.k <= problem.cols / tuning::kOnChipMinColsPerK;
 }
@@ -145,13 +149,13 @@ OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& s
   const auto fill_in = [&](int threads, bool streamed) {
     config.threads = threads;
     config.groups = 1;
-    while (config.groups < most_groups &&
-           config.groups * threads < tuning::kOnChipDelegatesPerK * k) {
+    while (config.groups < most_groups && config.groups * threads < tuning::kOnChipDelegatesPerK * k) {
       config.groups *= 2;
     }
-    config.delegate_digit_bits = std::clamp(
-        bit_width(static_cast<uint64_t>(config.groups * threads)) - 1, 8, tuning::kOnChipDigitBits);
-    const double times = streamed ? tuning::kOnChipRoomStreamed : tuning::kOnChipRoomResident;
+    config.delegate_digit_bits = std::clamp(bit_width(static_cast<uint64_t>(config.groups * threads)) - 1, 8,
+                                            tuning::kOnChipDigitBits);
+    const bool much = streamed && k <= tuning::kOnChipMuchRoomMostK;
+    const double times = much ? tuning::kOnChipRoomStreamed : tuning::kOnChipRoomResident;
     config.capacity =
         static_cast<int>(divide_up(static_cast<int64_t>(times * k) + tuning::kOnChipMoreRoom, 16)) * 16;
     int power = 1;
@@ -167,14 +171,17 @@ OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& s
 
   const int64_t row_bytes = vectors * 16;
   const bool few_rows = problem.rows <= device.sm_count;
-  int blocks_per_sm = few_rows ? 1 : 2;
-  if (ring_bytes(blocks_per_sm, tuning::kOnChipThreads, true) < tuning::kOnChipLeastRingBytes) {
+  int blocks_per_sm = study.blocks_per_sm > 0 ? study.blocks_per_sm : few_rows ? 1 : 2;
+  const auto threads_of_block = [&] {
+    int threads = blocks_per_sm == 1 ? tuning::kOnChipMostThreads : tuning::kOnChipThreads;
+    if (study.threads > 0) threads = study.threads;
+    while (threads * most_groups < tuning::kOnChipLeastDelegatesPerK * k) threads *= 2;
+    return threads;
+  };
+  if (ring_bytes(blocks_per_sm, threads_of_block(), /*streamed=*/true) < tuning::kOnChipLeastRingBytes) {
     blocks_per_sm = 1;
   }
-  if (study.blocks_per_sm > 0) blocks_per_sm = study.blocks_per_sm;
-  int threads = blocks_per_sm == 1 ? tuning::kOnChipMostThreads : tuning::kOnChipThreads;
-  if (study.threads > 0) threads = study.threads;
-  while (threads * most_groups < tuning::kOnChipLeastDelegatesPerK * k) threads *= 2;
+  const int threads = threads_of_block();
 
   // Whole rows are chunks where two fit, or one if there is no other; else a row is cut.
   const int tile = threads / 32 * 64 * 16;  // bytes: one for each warp
@@ -185,7 +192,8 @@ OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& s
   config.chunks = static_cast<int>(divide_up(row_bytes, chunk));
   if (config.chunks > ring / chunk) {  // the row passes through
     ring = ring_bytes(blocks_per_sm, threads, /*streamed=*/true);
-    while (chunk > 1024 && ring / chunk < tuning::kOnChipLeastStages) chunk = divide_up(chunk / 2, 1024) * 1024;
+    while (chunk > 1024 && ring / chunk < tuning::kOnChipLeastStages)
+      chunk = divide_up(chunk / 2, 1024) * 1024;
     config.chunks = static_cast<int>(divide_up(row_bytes, chunk));
   }
   config.chunk_vectors = static_cast<int>(chunk / 16);
@@ -200,10 +208,11 @@ OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& s
 }
 
 void OnChip::describe(const Problem&, char* text, size_t text_bytes) const {
-  std::snprintf(text, text_bytes,
-                "delegate: on chip, %d blocks of %d threads, rows in %d chunks of %d bytes, ring of %d, window of "
-                "%d, %d delegates, room for %d candidates",
-                blocks, threads, chunks, 16 * chunk_vectors, stages, window, groups * threads, capacity);
+  std::snprintf(
+      text, text_bytes,
+      "delegate: on chip, %d blocks of %d threads, rows in %d chunks of %d bytes, ring of %d, window of "
+      "%d, %d delegates, room for %d candidates",
+      blocks, threads, chunks, 16 * chunk_vectors, stages, window, groups * threads, capacity);
 }
 
 void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {

@@ -78,7 +78,8 @@ inline constexpr int kOnChipSlackShare = 8;
 // chunk adds some before the bound rises.
 inline constexpr double kOnChipRoomResident = 1.5;
 inline constexpr double kOnChipRoomStreamed = 2.25;
-inline constexpr int kOnChipMoreRoom = 1152;  // a tile of 1-byte elements, and a row's ends, at least
+inline constexpr int kOnChipMuchRoomMostK = 2048;  // with more winners a ring needs the memory more
+inline constexpr int kOnChipMoreRoom = 1152;       // a tile of 1-byte elements, and a row's ends, at least
 // Two blocks an SM where their lists leave both a ring: one computes while the other waits at its barriers.
 // Rings of fewer bytes do not keep the memory at work.
 inline constexpr int kOnChipThreads = 512;
@@ -88,8 +89,12 @@ inline constexpr int kOnChipLeastStages = 3;
 inline constexpr int kOnChipChunkBytes = 32 * 1024;
 // What a block has beside its dynamic shared memory: static variables, and what the driver keeps.
 inline constexpr int kOnChipStaticBytes = 2 * 1024;
-// From so many columns on; and so many for each of the k.
+// From so many columns on; up to so many, where rows give no less than half of the SMs work, or a quarter, or
+// are fewer; and so many for each of the k.
 inline constexpr int64_t kOnChipMinCols = 8192;
+inline constexpr int64_t kOnChipMaxCols = 1 << 22;
+inline constexpr int64_t kOnChipMaxColsQuarter = 1 << 18;
+inline constexpr int64_t kOnChipMaxColsFewRows = 1 << 16;
 inline constexpr int64_t kOnChipMinColsPerK = 4;
 inline constexpr int64_t kOnChipMostK = 4096;
 inline constexpr int64_t kOnChipMostKWide = 2048;  // of 8-byte elements, whose lists take twice the room

@@ -191,9 +191,8 @@ class Selector {
       clear_histogram(list_.histogram, 1 << digit.width());
       __syncthreads();  // no thread counts into bins that another has yet to clear
       SeesNothing nothing;
-      count_in_list(total, selection, digit, list_.histogram, nothing, [&](int i) {
-        return Extended{delegates[i], 0};
-      });
+      count_in_list(total, selection, digit, list_.histogram, nothing,
+                    [&](int i) { return Extended{delegates[i], 0}; });
       __syncthreads();  // all have counted
       const TargetDigit<uint32_t> target =
           find_target_digit(list_.histogram, 1 << digit.width(), selection.owed, scratch.target);
@@ -203,7 +202,8 @@ class Selector {
     if (selection.candidates - selection.owed > slack) {
       // Key 0 may be that of a group without elements, unless every warp has a whole tile of the first chunk.
       const bool all_have = params_.rows.vectors_of(chunk, shape) >= kTileVectors / 32 * blockDim.x;
-      if (bound.key > 0 || all_have) bound.reversed = least_of_ties(bound.key, selection.owed, chunk, count, shape);
+      if (bound.key > 0 || all_have)
+        bound.reversed = least_of_ties(bound.key, selection.owed, chunk, count, shape);
     }
     raise(bound);
   }
@@ -284,9 +284,7 @@ class Selector {
     visit_tiles(
         part,
         // All of a tile lies behind the bound's index if its first element does.
-        [&](uint32_t tile) {
-          filter_.raise(bound_.key, part.reversed - tile * kElements < bound_.reversed);
-        },
+        [&](uint32_t tile) { filter_.raise(bound_.key, part.reversed - tile * kElements < bound_.reversed); },
         [&](const Vector<Bits>(&vectors)[kGroupVectors], uint32_t at, int present) {
           uint32_t chosen = 0;
 #pragma unroll

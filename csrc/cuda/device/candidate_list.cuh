@@ -124,7 +124,8 @@ struct CandidateList {
     const Digit digit = count_by_digit(entries);
     const ExtendedKey<Word, ListIndex> low = lowest();
     const auto bin_of = [&](int i) {
-      return digit.of(static_cast<Word>(keys[i] - low.key), static_cast<ListIndex>(reversed[i] - low.reversed));
+      return digit.of(static_cast<Word>(keys[i] - low.key),
+                      static_cast<ListIndex>(reversed[i] - low.reversed));
     };
     if (find_first_places(1 << digit.width(), k, in_order)) {
       if (entries > k) prune(entries, k, /*slack=*/0);

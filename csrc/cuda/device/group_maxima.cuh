@@ -128,7 +128,9 @@ class HalfMaxima {
 
  private:
   // What the lower byte of a half is does not matter.
-  __device__ static uint32_t repeated(uint32_t pattern) { return pattern << kShift << 16 | pattern << kShift; }
+  __device__ static uint32_t repeated(uint32_t pattern) {
+    return pattern << kShift << 16 | pattern << kShift;
+  }
 
   __device__ void see(uint32_t word, uint32_t& best) const {
     best = __vmaxs2(best, in_order(word));

@@ -15,7 +15,8 @@ __device__ inline void prefetch_bulk(const void* first, uint32_t bytes) {
 #endif
 }
 
-// ---- Bulk copies into shared memory, and the barriers that they are waited for at: compute capability 9.0 ----
+// ---- Bulk copies into shared memory, and the barriers that they are waited for at: compute capability 9.0
+// ----
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 __device__ inline uint32_t shared_address(const void* shared) {

@@ -30,8 +30,8 @@ constexpr size_t kWarpStageBytes = WinnerStage<Bits, Index>::bytes(tuning::kPass
 // What a pass's last block selects from at once, in the memory of stages and histogram.
 constexpr size_t kFinishBytes = 16 * 1024;
 
-// Behind the histogram of a fused pass: where elements go that are not counted.
-constexpr size_t kUncountedBytes = sizeof(uint32_t);
+// Behind the histogram of a fused pass: where elements go that are not counted. A vector, for it is cleared.
+constexpr size_t kUncountedBytes = kVectorBytes;
 
 // Static shared memory of a pass.
 template <class Index, bool kIndexed>
@@ -98,7 +98,7 @@ struct PartOfPass {
         scratch(scratch) {}
 
   __device__ __forceinline__ void run() {
-    if (counts) clear_histogram(histogram, bins);
+    if (counts) clear_histogram(histogram, bins + 1);
     if (kIndexed && chunk_shift != 0) copy_chunks();
     __syncthreads();  // no thread counts into bins that another has yet to clear, nor asks for chunks not
                       // copied

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/key_order.h"
+#include "cuda/device/index_width.h"
 #include "cuda/device/warp.cuh"
 
 namespace gputopk::cuda {
@@ -156,7 +157,7 @@ __device__ Digit next_digit(const Selection<Word, Index>& selection, const Digit
 // Counts and indices of 32 bits serve rows of fewer than 2^32 elements.
 template <class Visitor>
 auto visit_index(int64_t cols, Visitor&& visitor) {
-  return cols <= int64_t{0xFFFFFFFF} ? visitor(uint32_t{}) : visitor(uint64_t{});
+  return has_narrow_indices(cols) ? visitor(uint32_t{}) : visitor(uint64_t{});
 }
 
 }  // namespace gputopk::cuda

@@ -1,0 +1,16 @@
+// The functions of csrc's header of this name, without PTX.
+#pragma once
+
+#include <cstdint>
+
+#include "simt.h"
+
+namespace gputopk::cuda {
+
+inline void prefetch_bulk(const void* first, uint32_t bytes) {
+  if (reinterpret_cast<uintptr_t>(first) % 16 != 0 || bytes % 16 != 0) {
+    ::simt::fail("prefetch_bulk of %u bytes from %p, not both multiples of 16", bytes, first);
+  }
+}
+
+}  // namespace gputopk::cuda
