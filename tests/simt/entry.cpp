@@ -1,5 +1,6 @@
 // What tests call, through ctypes: one top-k by the kernels, on a device of the caller's making.
 
+#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <map>
@@ -115,6 +116,19 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
   config.buffer = take("buffer", config.buffer);
   config.rank = static_cast<int>(take("rank", config.rank));
   config.likely_passes = static_cast<int>(take("likely_passes", config.likely_passes));
+  return config;
+}
+
+template <>
+cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::sort::WholeRows::plan(problem, device);
+  cuda::sort::Shape& shape = config.shape;
+  shape.parts = static_cast<int>(take("parts", shape.parts));
+  shape.sample = shape.parts > 1 ? 16 * shape.parts : 0;
+  shape.threads = static_cast<int>(take("threads", shape.threads));
+  shape.capacity = static_cast<int>(take("capacity", shape.capacity));
+  shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
+  shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
   return config;
 }
 
