@@ -36,8 +36,9 @@ ORDER = "order_rows"
 WIDTHS = (1, 2, 4, 8)
 HELD_OUT = 4  # one point in so many
 LEAST, MOST = 1e-7, 1e4  # us a unit
-STIFFNESS = 0.3  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
-NEAR = 1.5  # times the best: from there on a time counts less
+STIFFNESS = 0.6  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
+NEAR = 1.5  # times the best: from there on a time counts less...
+TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
 
 def forms_of(record: report.Record) -> dict[str, tuple[bool, np.ndarray]]:
@@ -75,7 +76,8 @@ def fit(work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndar
         return np.concatenate([np.exp(x[:parts]), x[parts:]])
 
     def distance(x: np.ndarray) -> np.ndarray:
-        errors = weights * np.log2(predicted(costs_of(x), work, of_sizes) / us)
+        errors = np.log2(predicted(costs_of(x), work, of_sizes) / us)
+        errors *= np.where(errors < 0, np.maximum(weights, TOO_LITTLE), weights)
         return np.concatenate([errors, STIFFNESS * x[parts:]])
 
     starts = [
