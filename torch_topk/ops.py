@@ -173,6 +173,16 @@ def _check_order(order: Order | None, sorted: bool) -> Order:
     return order
 
 
+_DTYPES = frozenset(
+    {
+        torch.bool,
+        torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+        torch.int8, torch.int16, torch.int32, torch.int64,
+        torch.float8_e4m3fn, torch.float8_e5m2,
+        torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    }
+)  # fmt: skip
+
 # What fits no int64 is no size.
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
@@ -201,6 +211,8 @@ def _check_arguments(
         )
     if index_dtype not in (torch.int64, torch.int32):
         raise RuntimeError(f"topk(): index_dtype must be torch.int64 or torch.int32, not {index_dtype}")
+    if input.dtype not in _DTYPES and not input.is_complex() and not input.is_quantized:
+        raise NotImplementedError(f"topk(): not implemented for {input.dtype}")
     dims = max(input.dim(), 1)
     if not -dims <= dim < dims:
         raise IndexError(

@@ -4,9 +4,9 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "binding/canonical.h"
 #include "binding/check.h"
 #include "binding/rerank.h"
+#include "binding/topk_op.h"
 #include "cuda/plan.h"
 
 namespace gputopk::binding {

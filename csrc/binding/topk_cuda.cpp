@@ -7,9 +7,9 @@
 
 #include <algorithm>
 
-#include "binding/canonical.h"
 #include "binding/check.h"
 #include "binding/cuda_device.h"
+#include "binding/topk_op.h"
 
 namespace gputopk::binding {
 namespace {
@@ -38,7 +38,7 @@ void run_plan(const cuda::Plan& plan, const Request& request, Buffers buffers) {
   const CurrentDevice current(device_index);
   const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
   std::optional<Tensor> workspace;
-  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, request.input);
+  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, request.input, kTopk);
   buffers.workspace = workspace ? workspace->mutable_data_ptr() : nullptr;
   check_launch(cuda::run(plan, buffers, current_stream(device_index)), plan);
 }
@@ -58,8 +58,8 @@ constexpr Backend kCuda{check_algorithm, run, describe_plan};
 template <class MakePlan>
 std::tuple<Tensor, Tensor> run_study(Request& request, MakePlan&& make) {
   gather_rows(request);
-  const Tensor values = new_empty(request.sizes, request.value_dtype, request.input);
-  const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input);
+  const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, kTopk);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, kTopk);
   if (!request.empty()) run_plan(make(), request, buffers_of(request, values, indices));
   return {values, indices};
 }

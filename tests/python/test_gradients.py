@@ -47,10 +47,12 @@ def is_for_torch(names: tuple[str, ...]) -> bool:
     and around none that goes backward."""
     if names == ("compile", "checkpoint"):
         return True
-    outer = [*itertools.takewhile(lambda name: name == "checkpoint", names)] or [*names[:1]]
-    around = outer[0] if outer[0] in ("compile", "checkpoint") else None
-    inner = set(names[len(outer) :]) if around else set(names)
-    return not inner & {"compile", "checkpoint"} and not (around == "checkpoint" and inner & REVERSE)
+    if names[0] == "compile":
+        inner = set(names[1:])
+    else:
+        inner = set(itertools.dropwhile(lambda name: name == "checkpoint", names))
+    backward_inside = names[0] == "checkpoint" and inner & REVERSE
+    return not inner & {"compile", "checkpoint"} and not backward_inside
 
 
 COMPOSITIONS = [
