@@ -272,6 +272,24 @@ def test_out_of_memory_is_torchs_exception_and_later_calls_are_right():
         oracle.assert_topk(torch_topk.topk(X, 2), X, 2)
 
 
+def test_a_count_of_elements_beyond_64_bits_is_refused():
+    for rows, cols, k in ((2**60, 7, 2), (2**62, 1, 1)):
+        with pytest.raises(RuntimeError, match="cannot allocate"):
+            torch_topk.topk(torch.zeros(1, cols).expand(rows, cols), k)
+
+
+# Dtypes that neither serves.
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e4m3fnuz, torch.float8_e8m0fnu, torch.uint4, torch.bits8], ids=str
+)
+@pytest.mark.parametrize("arguments", [{}, {"sorted": False}], ids=str)
+def test_a_dtype_that_is_not_served_is_named(dtype, arguments):
+    with pytest.raises(NotImplementedError, match=re.escape(str(dtype))):
+        torch_topk.topk(torch.empty(3, 7, dtype=dtype), 2, **arguments)
+
+
 # Gradients.
 
 
