@@ -60,6 +60,15 @@ SAMPLE = (
     "float64 normal 1x40000 k=100 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
     "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
 )
+ON_CHIP = (
+    "float32 normal 5x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
+    "float32 increasing 3x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
+)
+RESIDENT = (
+    "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
+    "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
+)
+SORTED = ("float32 normal 1x20000 k=9000 algorithm=air sm_count=3",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -141,6 +150,13 @@ MUTANTS = (
         "if (other < best) best = other;",
         SAMPLE,
     ),
+    Mutant("delegate/on_chip.cu", "__syncthreads();  // the next row's list replaces this one", ";", ON_CHIP),
+    Mutant("device/row_ring.cuh", "if (threadIdx.x == 0) fill();", ";", ON_CHIP),
+    # Rows in registers, and rows in order.
+    Mutant("air/resident_row.cu", "__syncthreads();  // the list is filled up", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "if (threadIdx.x == 0) shared.range.reset();", ";", RESIDENT),
+    Mutant("device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT),
+    Mutant("sort/parts.cu", "__syncthreads();  // the next tile comes to where this one is", ";", SORTED),
     # Reading and writing.
     Mutant(
         "device/winner_writer.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", AIR_MANY
