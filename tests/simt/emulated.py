@@ -240,6 +240,18 @@ class Library:
         )
         return distances, ids_out, self._run(self.lib.simt_rerank, call, device, seed)
 
+    def probe(self, name: str, seed: int = 1) -> list[int]:
+        """The output of a kernel of probes.cpp."""
+        output = (ctypes.c_uint32 * 64)()
+        text = ctypes.create_string_buffer(2048)
+        where = _Device(**dataclasses.asdict(Device()), seed=seed)
+        result = self.lib.simt_probe(
+            name.encode(), ctypes.byref(where), output, text, ctypes.c_size_t(len(text))
+        )
+        if result != 0:
+            raise Found(text.value.decode(errors="replace"))
+        return list(output)
+
     def check(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, **options) -> str:
         """Runs it and compares with the oracle; returns the plan."""
         values, indices, plan = self.topk(tensor, k, device, seed, **options)

@@ -155,7 +155,9 @@ MUTANTS = (
     # Rows in registers, and rows in order.
     Mutant("air/resident_row.cu", "__syncthreads();  // the list is filled up", ";", RESIDENT),
     Mutant("air/resident_row.cu", "if (threadIdx.x == 0) shared.range.reset();", ";", RESIDENT),
-    Mutant("device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT),
+    Mutant(
+        "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
+    ),
     Mutant("sort/parts.cu", "__syncthreads();  // the next tile comes to where this one is", ";", SORTED),
     # Reading and writing.
     Mutant(
