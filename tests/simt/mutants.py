@@ -39,7 +39,7 @@ AIR_BLOCK = (
 )
 AIR_CLUSTER = (
     "float32 normal 2x5000 k=400 sorted=0 form=air.one_cluster forced=1 cluster=4 threads=64 sm_count=4",
-    "int16 few_distinct 2x6000 k=900 sorted=0 form=air.one_cluster forced=1 cluster=4 threads=64 digit_bits=4",
+    "int16 few_distinct 2x6000 k=900 sorted=0 form=air.one_cluster forced=1 cluster=4 digit_bits=4",
 )
 REGISTERS = (
     "float32 normal 3x5000 k=100 form=grid_select.registers forced=1 blocks=3 threads=64 sm_count=4",
