@@ -435,10 +435,10 @@ void simt_plant(int mutant) { simt::planted = mutant; }
 int simt_probe(const char* name, const SimtDevice* device, uint32_t* output, char* text, size_t bytes) {
   return guarded(text, bytes, [&]() -> int {
     use(*device);
-    std::vector<uint32_t> input(simt::kProbeWords);
+    std::vector<uint32_t> input(4 * simt::kProbeWords);  // and some that are nobody's
     for (int i = 0; i < simt::kProbeWords; ++i) input[i] = static_cast<uint32_t>(1000 + i);
     const Memory memory(8 * sizeof(uint32_t) * simt::kProbeWords);
-    simt::add_region("input", input.data(), input.size() * sizeof(uint32_t), simt::Region::kInput);
+    simt::add_region("input", input.data(), simt::kProbeWords * sizeof(uint32_t), simt::Region::kInput);
     simt::add_region("output", output, simt::kProbeWords * sizeof(uint32_t), simt::Region::kOutput);
     cudaMemsetAsync(memory.get(), 0, sizeof(uint32_t) * 8, nullptr);
     if (!simt::launch_probe(name, input.data(), output, static_cast<uint32_t*>(memory.get()))) {

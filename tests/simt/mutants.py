@@ -61,8 +61,8 @@ SAMPLE = (
     "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
 )
 ON_CHIP = (
-    "float32 normal 5x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
-    "float32 increasing 3x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
+    "float32 normal 7x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
+    "float32 increasing 7x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
 )
 RESIDENT = (
     "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
