@@ -145,7 +145,7 @@ MUTANTS = (
         "if (other < best) best = other;",
         SAMPLE,
     ),
-    Mutant("delegate/on_chip.cu", "__syncthreads();  // the next row's list replaces this one", ";", ON_CHIP),
+    Mutant("device/candidate_list.cuh", "__syncthreads();  // the places are known", ";", ON_CHIP),
     Mutant("device/row_ring.cuh", "if (threadIdx.x == 0) fill();", ";", ON_CHIP),
     # Rows in registers, and rows in order.
     Mutant("air/resident_row.cu", "__syncthreads();  // the list is filled up", ";", RESIDENT),
