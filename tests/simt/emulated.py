@@ -207,8 +207,8 @@ class Library:
     ) -> tuple[torch.Tensor, torch.Tensor, str]:
         """(values, indices, plan) of a [rows, cols] tensor whose rows are adjacent elements.
 
-        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; the rest are numbers
-        of the form (entry.cpp has them); forced=1 runs a form also where it would not serve.
+        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; the rest are
+        numbers of the form (entry.cpp has them); forced=1 runs a form also where it would not serve.
         """
         assert tensor.dim() == 2 and (tensor.stride(1) == 1 or tensor.shape[1] == 1)
         values = torch.empty((tensor.shape[0], k), dtype=tensor.dtype)
@@ -239,6 +239,18 @@ class Library:
             ids_out=ids_out.data_ptr(),
         )
         return distances, ids_out, self._run(self.lib.simt_rerank, call, device, seed)
+
+    def probe(self, name: str, seed: int = 1) -> list[int]:
+        """The output of a kernel of probes.cpp."""
+        output = (ctypes.c_uint32 * 64)()
+        text = ctypes.create_string_buffer(2048)
+        where = _Device(**dataclasses.asdict(Device()), seed=seed)
+        result = self.lib.simt_probe(
+            name.encode(), ctypes.byref(where), output, text, ctypes.c_size_t(len(text))
+        )
+        if result != 0:
+            raise Found(text.value.decode(errors="replace"))
+        return list(output)
 
     def check(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, **options) -> str:
         """Runs it and compares with the oracle; returns the plan."""

@@ -10,6 +10,7 @@
 #include "cuda/plan/plan.h"
 #include "cuda/topk.h"
 #include "machine.h"
+#include "probes.h"
 
 extern "C" __attribute__((weak)) void __gcov_dump();
 
@@ -273,6 +274,7 @@ enum { kOk = 0, kNotServed = -1, kFailed = -2 };
 template <class Work>
 int guarded(char* message, size_t message_bytes, Work&& work) {
   int result = kFailed;
+  message[0] = '\0';
   try {
     result = work();
   } catch (const std::invalid_argument& reason) {
@@ -281,7 +283,10 @@ int guarded(char* message, size_t message_bytes, Work&& work) {
   } catch (const std::exception& error) {
     copy_text(error.what(), message, message_bytes);
   }
-  if (result == kFailed && simt::machine.failed) copy_text(simt::machine.message, message, message_bytes);
+  if (result == kFailed && simt::machine.failed) {
+    const std::string plan = message[0] != '\0' ? std::string(" (") + message + ")" : "";
+    copy_text(simt::machine.message + plan, message, message_bytes);
+  }
   simt::abandon();
   simt::clear_regions();
   return result;
@@ -425,6 +430,23 @@ void simt_dump_coverage() {
 
 // Which of the planted faults, if any, is in force: see mutants.py.
 void simt_plant(int mutant) { simt::planted = mutant; }
+
+// A kernel of probes.cpp: its output, kProbeWords words.
+int simt_probe(const char* name, const SimtDevice* device, uint32_t* output, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    use(*device);
+    std::vector<uint32_t> input(4 * simt::kProbeWords);  // and some that are nobody's
+    for (int i = 0; i < simt::kProbeWords; ++i) input[i] = static_cast<uint32_t>(1000 + i);
+    const Memory memory(8 * sizeof(uint32_t) * simt::kProbeWords);
+    simt::add_region("input", input.data(), simt::kProbeWords * sizeof(uint32_t), simt::Region::kInput);
+    simt::add_region("output", output, simt::kProbeWords * sizeof(uint32_t), simt::Region::kOutput);
+    cudaMemsetAsync(memory.get(), 0, sizeof(uint32_t) * 8, nullptr);
+    if (!simt::launch_probe(name, input.data(), output, static_cast<uint32_t*>(memory.get()))) {
+      throw std::runtime_error(std::string("no probe ") + name);
+    }
+    return simt::synchronize() ? kOk : kFailed;
+  });
+}
 
 // Of the last call: launches, turns of blocks, turns of threads.
 void simt_counts(uint64_t* counts) {

@@ -34,12 +34,12 @@ AIR_MANY = (
 )
 AIR_BLOCK = (
     "float32 normal 5x3000 k=200 sorted=0 form=air.one_block forced=1 threads=128 sm_count=1",
-    "int16 few_distinct 3x2500 k=101 form=air.one_block forced=1 threads=64 digit_bits=6 sm_count=1",
-    "float32 normal 6x300 k=300 form=air.one_block sm_count=4",
+    "int16 few_distinct 3x2500 k=101 sorted=0 form=air.one_block forced=1 threads=64 digit_bits=6 sm_count=1",
+    "float32 normal 3x3000 k=90 form=air.one_block sm_count=4",
 )
 AIR_CLUSTER = (
     "float32 normal 2x5000 k=400 sorted=0 form=air.one_cluster forced=1 cluster=4 threads=64 sm_count=4",
-    "int16 few_distinct 2x6000 k=900 form=air.one_cluster forced=1 cluster=4 threads=64 digit_bits=4",
+    "int16 few_distinct 2x6000 k=900 sorted=0 form=air.one_cluster forced=1 cluster=4 digit_bits=4",
 )
 REGISTERS = (
     "float32 normal 3x5000 k=100 form=grid_select.registers forced=1 blocks=3 threads=64 sm_count=4",
@@ -60,6 +60,15 @@ SAMPLE = (
     "float64 normal 1x40000 k=100 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
     "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
 )
+ON_CHIP = (
+    "float32 normal 7x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
+    "float32 increasing 7x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
+)
+RESIDENT = (
+    "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
+    "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
+)
+SORTED = ("float32 normal 1x20000 k=9000 algorithm=air sm_count=3",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,12 +109,7 @@ MUTANTS = (
     Mutant("air/many_blocks.cu", "wait_for_kernel_before();", ";", AIR_MANY),
     # One block a row, and one cluster.
     Mutant("air/one_block.cu", "if (threadIdx.x == 0) written = listed = 0;", ";", AIR_BLOCK),
-    Mutant(
-        "air/one_block.cu",
-        "__syncthreads();  // the next row's counts and list replace these",
-        ";",
-        AIR_BLOCK,
-    ),
+    Mutant("air/one_block.cu", "if (threadIdx.x == 0) range.reset();", ";", AIR_BLOCK),
     Mutant("air/one_block.cu", "rank >= params.k", "rank > params.k", AIR_BLOCK),
     Mutant("air/one_cluster.cu", "__syncthreads();  // the sums are there", ";", AIR_CLUSTER),
     Mutant(
@@ -141,6 +145,15 @@ MUTANTS = (
         "if (other < best) best = other;",
         SAMPLE,
     ),
+    Mutant("device/candidate_list.cuh", "__syncthreads();  // the places are known", ";", ON_CHIP),
+    Mutant("device/row_ring.cuh", "if (threadIdx.x == 0) fill();", ";", ON_CHIP),
+    # Rows in registers, and rows in order.
+    Mutant("air/resident_row.cu", "__syncthreads();  // the list is filled up", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "if (threadIdx.x == 0) shared.range.reset();", ";", RESIDENT),
+    Mutant(
+        "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
+    ),
+    Mutant("sort/parts.cu", "__syncthreads();  // the next tile comes to where this one is", ";", SORTED),
     # Reading and writing.
     Mutant(
         "device/winner_writer.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", AIR_MANY

@@ -59,6 +59,12 @@ FORMS = {
         ("3x3000", 129, "forced=1 blocks=1 threads=64"),
         ("2x6000", 300, "forced=1 blocks=3 threads=64"),
     ],
+    "sort.copy": [("7x300", 300, "sorted=0"), ("1x9000", 9000, "sorted=0 sm_count=2")],
+    "sort.whole_rows": [
+        ("5x700", 350, ""),
+        ("2x3000", 3000, "sm_count=2"),
+        ("1x20000", 9000, "sm_count=2"),
+    ],
     "delegate.from_maxima": [
         ("2x6000", 70, "forced=1"),
         ("2x6000", 90, "forced=1 beta=2"),
@@ -145,7 +151,7 @@ def test_every_named_input(form):
 
 
 @pytest.mark.parametrize("k", [1, 2, 33, 250, 257, 1000, 1999, 2000, 4097])
-@pytest.mark.parametrize("algorithm", ["auto", "air", "grid_select", "delegate"])
+@pytest.mark.parametrize("algorithm", ["auto", "air", "grid_select", "delegate", "sort"])
 def test_what_a_plan_takes(algorithm, k):
     """With the plan's own numbers, and the step that puts winners in order."""
     for dtype in (torch.float32, torch.int64, torch.uint8):

@@ -82,10 +82,17 @@ void check_region(GlobalRegion& region, uintptr_t address, size_t bytes, Kind ki
     fail("%s %zu bytes at %td of the block's %zu of dynamic shared memory", verb(kind), bytes, in_dynamic,
          dynamic_bytes);
   }
+  const GlobalRegion* nearest = nullptr;
+  ptrdiff_t distance = 65536;  // from the nearest buffer
   for (const GlobalRegion& region : regions) {
     const ptrdiff_t at = static_cast<ptrdiff_t>(address - reinterpret_cast<uintptr_t>(region.begin));
-    if (at < -65536 || at > static_cast<ptrdiff_t>(region.bytes) + 65536) continue;
-    fail("%s %zu bytes at %td of the %s, which has %zu", verb(kind), bytes, at, region.name, region.bytes);
+    const ptrdiff_t away = at < 0 ? -at : at - static_cast<ptrdiff_t>(region.bytes);
+    if (away < distance) nearest = &region, distance = away;
+  }
+  if (nearest != nullptr) {
+    fail("%s %zu bytes at %td of the %s, which has %zu", verb(kind), bytes,
+         static_cast<ptrdiff_t>(address - reinterpret_cast<uintptr_t>(nearest->begin)), nearest->name,
+         nearest->bytes);
   }
   fail("%s %zu bytes at %p, which is no memory of this launch", verb(kind), bytes,
        reinterpret_cast<void*>(address));
