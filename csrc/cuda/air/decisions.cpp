@@ -62,9 +62,7 @@ ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
       break;
     }
   }
-  config.digit_bits =
-      std::min(bit_width(static_cast<uint64_t>(config.threads) * tuning::kAirResidentBinsPerThread) - 1,
-               tuning::kAirResidentMaxDigitBits);
+  config.digit_bits = config.groups > 0 ? tuning::kAirResidentGroupDigitBits : tuning::kAirResidentDigitBits;
   // Maxima let in about half as many again, bins of all elements next to none.
   const int64_t wanted = config.groups > 0 ? problem.k + problem.k / 2 + 16 : problem.k;
   config.room = tuning::kAirResidentMinRoom;
