@@ -128,21 +128,13 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
   return plan_one_cluster(problem, device, {});
 }
 
-bool OneBlock::serves(const Problem& problem, const Device& device) {
-  const bool many_rows = problem.rows >= 2 * device.sm_count;
-  return problem.cols <= (many_rows ? tuning::kAirBlockMaxColsManyRows : tuning::kAirBlockMaxCols);
+bool OneBlock::serves(const Problem& problem, const Device&) {
+  return problem.cols <= tuning::kAirBlockMaxCols;
 }
 
 bool OneCluster::serves(const Problem& problem, const Device& device) {
-  const int blocks = air_cluster_blocks(problem, device);
-  if (blocks == 1 || problem.rows > tuning::kAirClusterMostElements / problem.cols) return false;
-  // Of so many rows, lists on the fly are as quick for few winners.
-  if (problem.rows > device.sm_count / 2 && problem.k <= tuning::kAirClusterManyRowsLeastK) return false;
-  const int64_t least = blocks == 2 ? tuning::kAirClusterMinColsOfTwo : tuning::kAirClusterMinCols;
-  const int64_t cols_per_k = problem.cols <= tuning::kAirClusterLongCols ? tuning::kAirClusterMinColsPerK
-                                                                         : tuning::kAirClusterLongMinColsPerK;
-  return problem.cols >= least && problem.cols <= tuning::kAirClusterMaxCols &&
-         problem.k <= problem.cols / cols_per_k;
+  return problem.cols >= tuning::kAirClusterMinCols && problem.cols <= tuning::kAirClusterMaxCols &&
+         air_cluster_blocks(problem, device) > 1;
 }
 
 void ManyBlocks::describe(const Problem& problem, char* text, size_t text_bytes) const {
@@ -171,6 +163,26 @@ void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {
 void OneCluster::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes, "air: one cluster of %d blocks a row, %d threads, %d-bit digits%s", blocks,
                 threads, digit_bits, ranks_winners ? ", winners ranked" : "");
+}
+
+Work ManyBlocks::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm,
+                 /*reads=*/2);
+}
+
+Work OneBlock::work(const Problem& problem, const Device& device) const {
+  const int per_sm = std::max(1, tuning::kAirBlockResident * tuning::kAirBlockMaxThreads / threads);
+  return work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/lists_row ? 1 : 3);
+}
+
+Work OneCluster::work(const Problem& problem, const Device& device) const {
+  const int per_sm = tuning::kAirClusterMaxThreads / threads;
+  return work_of(problem, device, problem.rows * blocks, threads, per_sm, /*reads=*/3);
+}
+
+Work ResidentRow::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows, threads, std::max(1, 1024 / threads), /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::air

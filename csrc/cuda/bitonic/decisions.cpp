@@ -46,4 +46,9 @@ void OneWarp::describe(const Problem&, char* text, size_t text_bytes) const {
                 elements, maxima);
 }
 
+Work OneWarp::work(const Problem& problem, const Device& device) const {
+  constexpr int kWarpsPerSm = 32;
+  return work_of(problem, device, problem.rows, lanes, kWarpsPerSm * 32 / lanes, /*reads=*/1);
+}
+
 }  // namespace gputopk::cuda::bitonic
