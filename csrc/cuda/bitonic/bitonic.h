@@ -35,4 +35,21 @@ struct OneWarp {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
+// Runs of k in the registers of warps, of several blocks a row: rows of any length.
+struct ManyBlocks {
+  static constexpr Algorithm kAlgorithm = Algorithm::kBitonic;
+  static constexpr const char* kName = "bitonic.many_blocks";
+
+  int blocks_per_row;
+  int items;  // of a run, a lane: 1, 4 or 8
+
+  static bool serves(const Problem& problem, const Device&) { return problem.k <= kMaxK; }
+  static ManyBlocks plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
 }  // namespace gputopk::cuda::bitonic

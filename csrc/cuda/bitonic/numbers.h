@@ -18,4 +18,12 @@ constexpr int one_warp_blocks(int element_bytes, int elements) {
   return element_bytes == 8 ? 4 : elements == 32 ? 7 : 9;
 }
 
+// ---- Runs of several blocks a row ----
+
+// 64-bit runs of 8 a lane, and as many that are new, leave two blocks an SM.
+inline constexpr int kManyBlocksThreads = 256;
+inline constexpr int kManyBlocksPerSm = 2;
+// A block reads so many elements a lane at least: as much work as the merges at its end.
+inline constexpr int64_t kManyBlocksElementsPerLane = 64;
+
 }  // namespace gputopk::cuda::tuning
