@@ -44,6 +44,11 @@ FORMS = {
         ("4x3000", 300, "sm_count=2"),
         ("4x5000", 90, "sm_count=2"),
     ],
+    "bitonic.one_thread": [
+        ("40x16", 8, ""),
+        ("40x31", 3, ""),
+        ("140x64", 6, ""),
+    ],
     "bitonic.one_warp": [
         ("40x60", 7, "sm_count=2"),
         ("9x128", 16, "sm_count=2"),

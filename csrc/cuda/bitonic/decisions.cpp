@@ -34,6 +34,25 @@ const char* unsupported_reason(const Problem& problem) {
   return problem.k <= kMaxK ? nullptr : "k is larger than 256, the most that its networks keep";
 }
 
+bool OneThread::serves(const Problem& problem, const Device&) {
+  return problem.k <= kOneThreadMaxK &&
+         problem.cols <= tuning::one_thread_elements(dtype_bytes(problem.dtype));
+}
+
+OneThread OneThread::plan(const Problem& problem, const Device&) {
+  return {problem.cols <= 16 ? 16 : problem.cols <= 32 ? 32 : 64};
+}
+
+void OneThread::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "bitonic: one thread a row, of up to %d elements", elements);
+}
+
+Work OneThread::work(const Problem& problem, const Device& device) const {
+  const int threads = tuning::kOneThreadThreads;
+  const int64_t blocks = (problem.rows + threads - 1) / threads;
+  return work_of(problem, device, blocks, threads, tuning::one_thread_blocks(elements), /*reads=*/1);
+}
+
 bool OneWarp::serves(const Problem& problem, const Device&) { return shape_of(problem).lanes > 0; }
 
 OneWarp OneWarp::plan(const Problem& problem, const Device&) {

@@ -3,6 +3,14 @@
 
 namespace gputopk::cuda::tuning {
 
+// ---- A row in a thread ----
+
+inline constexpr int kOneThreadThreads = 128;
+// As much of a row as leaves room for 16 warps an SM: 64 registers, and the best of the row.
+constexpr int one_thread_elements(int element_bytes) { return element_bytes == 8 ? 32 : 64; }
+// Blocks an SM that leave registers for so many words.
+constexpr int one_thread_blocks(int words) { return words == 64 ? 4 : words == 32 ? 7 : 9; }
+
 // ---- A row in a warp ----
 
 // Small blocks: warps have nothing to do with each other, and a block's place is free again when its last
