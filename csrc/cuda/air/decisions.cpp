@@ -149,8 +149,10 @@ void ResidentRow::describe(const Problem&, char* text, size_t text_bytes) const 
                          : groups == 1 ? "a maximum a thread"
                                        : "4 maxima a thread";
   std::snprintf(text, text_bytes,
-                "air: a row in the registers of one block, %d threads, %d-bit digits, first of %s", threads,
-                digit_bits, of);
+                "air: a row in the registers of one block, %d threads, %d elements a thread, %d-bit digits, "
+                "first of %s, "
+                "lists of %d",
+                threads, elements, digit_bits, of, room);
 }
 
 void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {
