@@ -7,6 +7,7 @@ A point is one top-k request on a named input of tests/inputs.py. `point_set(nam
     air       CUDA: the goals of AIR top-k alone
     grid_select, delegate    the same of the other two
     grid      CUDA: rows 1..16384, cols 2^8..2^30, k 1..2^20, then inputs, then dtypes
+    sorted    CUDA: many winners, unsorted and sorted, and rows that are sorted whole
     cpu       the CPU goals (times as fast as torch.topk), a CPU grid, and, of every dtype, what is easily
               slower: rows of a few elements, dimensions other than the last, half of a row
     middle    CUDA: rows that models call with, 2^13 to 2^22 columns, with the best library for each line;
@@ -282,6 +283,49 @@ def _indexer() -> list[Point]:
     ]  # fmt: skip
 
 
+# --- winners in order, and many winners, on CUDA --------------------------------------------------
+
+# (rows, cols, k, goals as x floor: unsorted, sorted; None: sorted is to cost 15 % more than unsorted)
+_SORTED: tuple[tuple[int, int, int, float | None, float | None], ...] = (
+    (32, 20000, 2048, None, None),
+    (1024, 12000, 2048, None, None),
+    (1000, 2000, 1000, None, None),
+    (16, 262144, 1000, None, None),
+    (1, 2_360_000, 23_593, None, None),
+    (64, 2**20, 10_486, None, None),
+    (1, 2**20, 32_768, 6.0, 12.0),
+    (1, 2**25, 2**20, 3.0, 4.5),
+    (1, 2**28, 2**20, 1.3, 1.6),
+    (100, 2**20, 32_768, 2.0, 3.0),
+    (1, 10_000_000, 5_000_000, 7.0, 20.0),
+)
+# Winners that crowd or lie far apart, in one block and in parts.
+_SORTED_SHAPES = ((1024, 12000, 2048), (100, 2**20, 32_768), (1, 2**22, 2**20))
+_SORTED_DTYPES = ("bfloat16", "int64", "float64")
+
+
+def _sorted() -> list[Point]:
+    points = []
+    for rows, cols, k, *goals in _SORTED:
+        algorithms = ("auto", "air", "sort") if cols <= 8 * k else ("auto", "air")
+        for order, x_floor in zip((False, True), goals, strict=True):
+            goal = None if x_floor is None else Goal(x_floor=x_floor)
+            points.append(Point(rows, cols, k, sorted=order, goal=goal, algorithms=algorithms))
+    for order in (False, True):
+        for rows, cols, k in _SORTED_SHAPES:
+            points += cross((rows,), (cols,), (k,), inputs=GRID_INPUTS[1:], sorted=order)
+            points += cross((rows,), (cols,), (k,), dtypes=_SORTED_DTYPES, sorted=order)
+        # A good part of a row, and all of it.
+        for rows, cols in ((1, 2**15), (100, 2**15), (16384, 2048), (1000, 8192), (1, 2**20), (1, 2**24)):
+            ks = (cols // 4, cols // 2, cols - 1, cols)
+            points += cross((rows,), (cols,), ks, sorted=order, algorithms=("auto", "air", "sort"))
+        for cols in (2**18, 2**22, 2**26, 2**30):
+            ks = [2**bits for bits in range(13, cols.bit_length() - 1, 3)]
+            points += cross((1, 30, 1000), (cols,), ks, max_elements=2**30, sorted=order)
+        points += cross((1, 30), (2**22,), (2**16, 2**20), dtypes=_SORTED_DTYPES, sorted=order)
+    return points
+
+
 # --- CPU ------------------------------------------------------------------------------------------
 
 # (rows, cols, k, goal as times as fast as torch.topk)
@@ -448,6 +492,7 @@ SETS: dict[str, Callable[[], list[Point]]] = {
     "grid": _grid,
     "middle": _middle,
     "indexer": _indexer,
+    "sorted": _sorted,
     "cpu": _cpu,
     "callers": _callers,
     "short": _short,

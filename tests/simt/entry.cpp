@@ -162,6 +162,19 @@ cuda::delegate::OnChip config_of(const Problem& problem, const cuda::Device& dev
   return cuda::delegate::OnChip::plan(problem, device, study);
 }
 
+template <>
+cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::sort::WholeRows::plan(problem, device);
+  cuda::sort::Shape& shape = config.shape;
+  shape.parts = static_cast<int>(take("parts", shape.parts));
+  shape.sample = shape.parts > 1 ? 16 * shape.parts : 0;
+  shape.threads = static_cast<int>(take("threads", shape.threads));
+  shape.capacity = static_cast<int>(take("capacity", shape.capacity));
+  shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
+  shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
+  return config;
+}
+
 template <size_t kForm = 0, class Visit>
 bool visit_forms(Visit&& visit) {
   if constexpr (kForm < std::variant_size_v<cuda::Config>) {

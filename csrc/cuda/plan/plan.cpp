@@ -44,6 +44,7 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
     case Algorithm::kBitonic: return bitonic::unsupported_reason(problem);
     case Algorithm::kDelegate: return delegate::unsupported_reason(problem);
     case Algorithm::kGridSelect: return grid_select::unsupported_reason(problem);
+    case Algorithm::kSort: return sort::unsupported_reason(problem);
     default: return "it is not implemented in this version";
   }
 }

@@ -164,17 +164,16 @@ __device__ void sort_by_digit(int64_t count, const Entries& from, const Entries&
   }
 }
 
-// Sorts by all digits that the range leaves. The order ends in `to`, whatever is in it; `from` serves as
-// memory, and may be `to` where a block holds all entries. By all threads of a block.
+// Sorts the entries in `from` by all digits that the range leaves, going back and forth between `from` and
+// `to`, which may be one where a block holds all entries. Is where the order ends. By all threads of a block.
 template <int kItems, class Order, class Index>
-__device__ __noinline__ void sort_by_digits(
-    int64_t count, Order order, Entries from, Entries to,
-    EntryRange<typename KeyWord<typename Order::Bits>::type, Index> range, uint32_t* counters) {
+__device__ __noinline__ Entries
+sort_by_digits(int64_t count, Order order, Entries from, Entries to,
+               EntryRange<typename KeyWord<typename Order::Bits>::type, Index> range, uint32_t* counters) {
   using Bits = typename Order::Bits;
   constexpr int kBits = tuning::kSortDigitBits;
   const int index_digits = (range.index_bits + kBits - 1) / kBits;
   const int digits = index_digits + (range.key_bits + kBits - 1) / kBits;
-  const Entries given = from;
   for (int d = 0; d < digits; ++d) {
     const bool of_index = d < index_digits;
     const int shift = of_index ? d * kBits : (d - index_digits) * kBits + range.trim;
@@ -186,13 +185,7 @@ __device__ __noinline__ void sort_by_digits(
     to = from;
     from = sorted;
   }
-  if (from.values != given.values || given.values == to.values) return;
-  for (int64_t i = threadIdx.x; i < count; i += blockDim.x) {
-    Bits bits;
-    Index index;
-    read_entry(from, i, bits, index);
-    write_entry(to, i, bits, index);
-  }
+  return from;
 }
 
 // Puts `count` entries in order, no more than blockDim.x * kItems: read(i, bits, index) gives number i and is

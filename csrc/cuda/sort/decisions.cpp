@@ -22,6 +22,20 @@ int threads_for(int64_t entries, int64_t items) {
                                               tuning::kSortMinThreads, tuning::kSortMaxThreads));
 }
 
+double bytes_of_input(const Problem& problem) {
+  return static_cast<double>(problem.rows) * static_cast<double>(problem.cols) * dtype_bytes(problem.dtype);
+}
+
+// In the outputs.
+double bytes_of_entries(const Problem& problem, int64_t entries) {
+  const int entry_bytes = dtype_bytes(problem.dtype) + (problem.wide_indices ? 8 : 4);
+  return static_cast<double>(problem.rows) * static_cast<double>(entries) * entry_bytes;
+}
+
+size_t sort_bytes(const Problem& problem, const Shape& shape) {
+  return shape.parts == 1 ? 0 : Memory(problem, shape, nullptr).bytes;
+}
+
 }  // namespace
 
 Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
@@ -63,13 +77,17 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
   return shape;
 }
 
+const char* unsupported_reason(const Problem& problem) {
+  const bool short_rows = problem.cols <= tuning::kSortShortCols;
+  const bool many_winners = problem.k >= problem.cols / tuning::kSortMostColsPerK;
+  return short_rows || many_winners ? nullptr : "k is less than an eighth of cols, which is more than 8192";
+}
+
 OrderRows OrderRows::plan(const Problem& problem, const Device& device) {
   return {shape_of(problem, problem.k, device)};
 }
 
-size_t OrderRows::workspace_bytes(const Problem& problem) const {
-  return shape.parts == 1 ? 0 : Memory(problem, shape, nullptr).bytes;
-}
+size_t OrderRows::workspace_bytes(const Problem& problem) const { return sort_bytes(problem, shape); }
 
 void OrderRows::describe(char* text, size_t text_bytes) const {
   if (shape.parts == 1) {
@@ -79,5 +97,49 @@ void OrderRows::describe(char* text, size_t text_bytes) const {
                   shape.blocks_per_row);
   }
 }
+
+Copy Copy::plan(const Problem& problem, const Device& device) {
+  const int64_t blocks = divide_up(problem.rows * problem.cols, tuning::kCopyThreads);
+  return {static_cast<int>(std::min<int64_t>(blocks, int64_t{tuning::kCopyBlocksPerSm} * device.sm_count))};
+}
+
+Work Copy::work(const Problem& problem, const Device& device) const {
+  Work work = work_of(problem, device, blocks, tuning::kCopyThreads, tuning::kCopyBlocksPerSm, /*reads=*/1);
+  work.bytes = bytes_of_entries(problem, problem.cols) + bytes_of_input(problem);
+  work.winners = 0;
+  return work;
+}
+
+void Copy::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "sort: a copy, %d blocks", blocks);
+}
+
+WholeRows WholeRows::plan(const Problem& problem, const Device& device) {
+  return {shape_of(problem, problem.cols, device)};
+}
+
+Work WholeRows::work(const Problem& problem, const Device& device) const {
+  const int64_t parts = problem.rows * shape.parts;
+  const int per_sm = std::max(1, tuning::kSortMaxThreads / shape.threads);
+  Work work = work_of(problem, device, parts, shape.threads, per_sm, /*reads=*/1);
+  work.bytes = bytes_of_entries(problem, problem.k) + bytes_of_input(problem);
+  if (shape.parts > 1) {  // read twice more, and written and read as entries
+    const double entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
+    const double entries = static_cast<double>(problem.rows) * static_cast<double>(problem.cols);
+    work.bytes += bytes_of_input(problem) + 2 * entries * entry_bytes;
+  }
+  return work;
+}
+
+void WholeRows::describe(const Problem&, char* text, size_t text_bytes) const {
+  if (shape.parts == 1) {
+    std::snprintf(text, text_bytes, "sort: one block a row, %d threads", shape.threads);
+  } else {
+    std::snprintf(text, text_bytes, "sort: %d parts a row, %d blocks a row", shape.parts,
+                  shape.blocks_per_row);
+  }
+}
+
+size_t WholeRows::workspace_bytes(const Problem& problem) const { return sort_bytes(problem, shape); }
 
 }  // namespace gputopk::cuda::sort

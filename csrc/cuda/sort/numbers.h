@@ -35,4 +35,14 @@ inline constexpr int kSortDealThreads = 512;
 inline constexpr int kSortDealBlocksPerSm = 2;
 inline constexpr int kSortDealMinTile = 1024;
 
+// ---- Forms ----
+
+// Whole rows are sorted where k is so large a part of them, or where a block holds one of any dtype.
+inline constexpr int64_t kSortMostColsPerK = 8;
+inline constexpr int64_t kSortShortCols = kSortMaxThreads * kSortWideItems;
+// Elements in flight a thread, and blocks an SM, of a copy.
+inline constexpr int kCopyThreads = 256;
+inline constexpr int kCopyItems = 8;
+inline constexpr int kCopyBlocksPerSm = 8;
+
 }  // namespace gputopk::cuda::tuning

@@ -56,6 +56,13 @@ ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shap
   });
 }
 
+ErrorCode WholeRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  const Entries input{const_cast<void*>(buffers.input), nullptr, false};
+  const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
+  const Rows rows{problem.rows, problem.cols, problem.k, input, problem.row_stride, winners};
+  return sort_rows(problem, rows, shape, buffers.workspace, stream);
+}
+
 ErrorCode OrderRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
   const Rows rows{problem.rows, problem.k, problem.k, winners, problem.k, winners};

@@ -8,6 +8,7 @@
 #include "core/key_order.h"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/list_selection.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/sort/block_sort.cuh"
 #include "cuda/sort/rows.h"
@@ -236,13 +237,66 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
 
 // ---- The parts ----
 
+// A part that is too large for a block: the best `kept` of it are brought to `to` and sorted by digits there
+// and in `from`, of which nothing is left.
 template <class Order, class Index>
-__global__ void __launch_bounds__(tuning::kSortMaxThreads) sort_parts(Params params, Order order) {
+__device__ __noinline__ void sort_large_part(int64_t count, int64_t kept, int64_t cols, Order order,
+                                             Entries from, Entries to, uint32_t* counters) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  constexpr int kItemsHere = kItems<Order, Index>;
-  __shared__ BlockScratch<Word, Index> scratch;
+  using Extended = ExtendedKey<Word, Index>;
+  __shared__ ListSelectionScratch<Word> selection;
+  __shared__ RangeScratch<Word, Index> scratch;
+  __shared__ unsigned long long brought;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const Index last_index = static_cast<Index>(cols - 1);
+  const auto entry = [&](int64_t i) {
+    Bits bits;
+    Index index;
+    read_entry(from, i, bits, index);
+    return Extended{order(bits), static_cast<Index>(last_index - index)};
+  };
+  Extended bound{0, 0};
+  if (kept < count) {
+    const int entries = static_cast<int>(count);
+    find_key_range</*kInFlight=*/4>(entries, selection, [&](int i) { return entry(i).key; });
+    bound = bound_in_list<Word, Index>(entries, static_cast<uint64_t>(kept), /*slack=*/0, bits_of(last_index),
+                                       tuning::kSortDigitBits, counters, selection, entry);
+  }
+  if (thread == 0) {
+    scratch.reset();
+    brought = 0;
+  }
+  __syncthreads();
+  SeenEntries<Word, Index> seen;
+  for (int64_t i = thread; i < count; i += threads) {
+    Bits bits;
+    Index index;
+    read_entry(from, i, bits, index);
+    const Word key = order(bits);
+    if (Extended{key, static_cast<Index>(last_index - index)} < bound) continue;
+    seen.see(key, index);
+    write_entry(to, static_cast<int64_t>(atomicAdd(&brought, 1ull)), bits, index);
+  }
+  seen.add_to(scratch);
+  __syncthreads();
+  const Entries sorted =
+      sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from, scratch.range(), counters);
+  if (sorted.values == to.values) return;
+  for (int64_t i = thread; i < kept; i += threads) {
+    Bits bits;
+    Index index;
+    read_entry(sorted, i, bits, index);
+    write_entry(to, i, bits, index);
+  }
+}
+
+template <class Order, class Index>
+__global__ void __launch_bounds__(tuning::kSortMaxThreads)
+    sort_parts(Params params, int64_t cols, Order order) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  __shared__ BlockScratch<Word, Index> scratch;
   const int parts = params.shape.parts, capacity = params.shape.capacity;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), capacity);
   const int64_t row = blockIdx.x / parts, part = blockIdx.x % parts;
@@ -254,33 +308,21 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads) sort_parts(Params par
   if (kept <= 0) return;
   const Entries from = entries_from<Bits>(params.parts_of<Bits, Index>(row), start);
   const Entries to = entries_from<Bits>(params.rows.to, row * params.rows.kept + start);
-  if (count <= capacity) {
-    sort_in_block<kItemsHere>(
-        static_cast<int>(count), order, memory, scratch,
-        [&](int i, Bits& bits, Index& index) { read_entry(from, i, bits, index); },
-        [&](int rank, Bits bits, Index index) {
-          if (rank < kept) write_entry(to, rank, bits, index);
-        });
-    return;
+  if (count > capacity) {
+    return sort_large_part<Order, Index>(count, kept, cols, order, from, to, memory.counters);
   }
-  if (thread == 0) scratch.range.reset();
-  __syncthreads();
-  SeenEntries<Word, Index> seen;
-  for (int64_t i = thread; i < count; i += threads) {
-    Bits bits;
-    Index index;
-    read_entry(from, i, bits, index);
-    seen.see(order(bits), index);
-  }
-  seen.add_to(scratch.range);
-  __syncthreads();
-  sort_by_digits<kItemsHere, Order, Index>(count, order, from, to, scratch.range.range(), memory.counters);
+  sort_in_block<kItems<Order, Index>>(
+      static_cast<int>(count), order, memory, scratch,
+      [&](int i, Bits& bits, Index& index) { read_entry(from, i, bits, index); },
+      [&](int rank, Bits bits, Index index) {
+        if (rank < kept) write_entry(to, rank, bits, index);
+      });
 }
 
 // ---- Launches ----
 
 template <class Order, class Index>
-ErrorCode launch(const Params& params, const Order& order, Stream stream) {
+ErrorCode launch(const Problem& problem, const Params& params, const Order& order, Stream stream) {
   constexpr int kEntryBytes = BlockMemory<typename Order::Bits, Index>::kEntryBytes;
   const Shape& shape = params.shape;
   static std::atomic<uint64_t> sample_allowed, deal_allowed, parts_allowed;
@@ -310,7 +352,7 @@ ErrorCode launch(const Params& params, const Order& order, Stream stream) {
   error = allow_shared_memory(sort_parts<Order, Index>, bytes, parts_allowed);
   if (error != cudaSuccess) return error;
   return launch_kernel(/*ahead=*/true, sort_parts<Order, Index>, rows * static_cast<unsigned>(shape.parts),
-                       static_cast<unsigned>(shape.threads), bytes, stream, params, order);
+                       static_cast<unsigned>(shape.threads), bytes, stream, params, problem.cols, order);
 }
 
 }  // namespace
@@ -320,7 +362,7 @@ ErrorCode sort_in_parts(const Problem& problem, const Rows& rows, const Shape& s
   const Params params{rows, shape, memory};
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     return visit_index(problem.cols, [&](auto index) -> ErrorCode {
-      return launch<decltype(order), decltype(index)>(params, order, stream);
+      return launch<decltype(order), decltype(index)>(problem, params, order, stream);
     });
   });
 }
