@@ -38,7 +38,7 @@ from bench import environment, peers, report, shapes, timing
 from bench.report import Record, number_text, size_text
 from bench.shapes import Point
 from bench.timing import Contender, Outputs, Timing, two_tensors
-from tests import inputs, oracle
+from tests import inputs, oracle, study_library
 
 OURS = "ours:"  # prefix of our contenders' names
 ATEN = "aten-op"  # no peer: torch.topk through torch.ops
@@ -52,7 +52,7 @@ FLOOR_SCRATCH_BYTES = 2**20
 
 
 def has_read_kernel(device: torch.device) -> bool:
-    return device.type == "cuda" and hasattr(torch.ops.gputopk, "_read_floor")
+    return device.type == "cuda" and study_library.loaded
 
 
 def floor_contender(x: torch.Tensor) -> Contender:
@@ -68,9 +68,25 @@ def floor_contender(x: torch.Tensor) -> Contender:
 
 
 def order_options(point: Point) -> Record:
-    """`largest` and `sorted` as a caller writes them: what has its default's value is left out."""
+    """`dim`, `largest` and `sorted` as a caller writes them: what has its default's value is left out."""
     flags = {"largest": point.largest, "sorted": point.sorted}
-    return {name: False for name, flag in flags.items() if not flag}
+    dim = {} if point.inner == 1 else {"dim": -2}
+    return dim | {name: False for name, flag in flags.items() if not flag}
+
+
+def lay_out(x: torch.Tensor, point: Point) -> torch.Tensor:
+    """The point's tensor of these [rows, cols]."""
+    if point.inner == 1:
+        return x
+    columns = x.view(-1, point.inner, x.shape[1]).mT.contiguous()
+    return columns[0] if point.inner == point.rows else columns
+
+
+def as_rows(tensor: torch.Tensor, point: Point) -> torch.Tensor:
+    """What lay_out made, or an output of it, as [rows, cols] or [rows, k]."""
+    if point.inner == 1:
+        return tensor
+    return tensor.mT.reshape(point.rows, tensor.shape[-2])
 
 
 def caller(function: Callable[..., Any], k: int, options: Record) -> Callable[[torch.Tensor], Any]:
@@ -88,7 +104,7 @@ def torch_contender(point: Point) -> Contender:
 
     def by_magnitude(x: torch.Tensor) -> Outputs:
         indices = topk(x.abs())[1]
-        return x.gather(-1, indices), indices
+        return x.gather(-1 if point.inner == 1 else -2, indices), indices
 
     return Contender("torch", by_magnitude if point.magnitude else topk, export=two_tensors)
 
@@ -143,7 +159,7 @@ class Data:
             x = inputs.make(
                 point.input, point.rows, point.cols, getattr(torch, point.dtype), self.device, seed=1
             )
-            self._copies = timing.copies_of(x)
+            self._copies = timing.copies_of(lay_out(x, point))
             self._key = point.data_key
         return self._copies
 
@@ -180,15 +196,20 @@ def verify(timings: dict[str, Timing], x: torch.Tensor, point: Point) -> dict[st
     """For every contender with outputs: what is wrong with them, None if nothing."""
     problems: dict[str, str | None] = {}
     exact_values = None
-    timed = {name: t for name, t in timings.items() if t.outputs is not None}
-    for name, t in timed.items():
+    x = as_rows(x, point)
+    timed = {
+        name: (as_rows(t.outputs[0], point), as_rows(t.outputs[1], point))
+        for name, t in timings.items()
+        if t.outputs is not None
+    }
+    for name, outputs in timed.items():
         if name.startswith(OURS):
-            problems[name] = exact_problem(t.outputs, x, point)
+            problems[name] = exact_problem(outputs, x, point)
             if problems[name] is None:
-                exact_values = t.outputs[0]
-    for name, t in timed.items():
+                exact_values = outputs[0]
+    for name, outputs in timed.items():
         if not name.startswith(OURS) and exact_values is not None:
-            problems[name] = peers.values_problem(t.outputs, exact_values, x, point)
+            problems[name] = peers.values_problem(outputs, exact_values, x, point)
     return problems
 
 
@@ -245,6 +266,7 @@ def run_point(point: Point, data: Data, peer_names: Sequence[str], budget_s: flo
         "largest": point.largest,
         "magnitude": point.magnitude,
         "index_dtype": point.index_dtype or "int64",
+        "inner": point.inner,
         "bytes": x.numel() * x.element_size(),
         "copies": len(copies),
         "floor_us": _rounded(floor_us),
@@ -282,6 +304,7 @@ def describe(point: Record) -> str:
     label = f"{point['label']}: " if point["label"] else ""
     flags = "".join(f" {flag}" for flag in ("sorted", "magnitude") if point[flag])
     flags += "" if point["largest"] else " smallest"
+    flags += "" if point.get("inner", 1) == 1 else f" columns, {size_text(point['inner'])} side by side"
     return (
         f"{label}{point['input']} {point['rows']} x {size_text(point['cols'])} k={size_text(point['k'])} "
         f"{point['dtype']}{flags}"
@@ -322,7 +345,7 @@ def print_table(points: Sequence[Record]) -> None:
                 size_text(p["cols"]),
                 size_text(p["k"]),
                 p["dtype"],
-                "sorted" if p["sorted"] else "any",
+                ("sorted" if p["sorted"] else "any") + ("" if p["inner"] == 1 else ", columns"),
                 number_text(p["floor_us"]),
                 *(number_text(by_name(p, name).get("x_floor")) for name in ("torch", *ours, *others)),
                 number_text(held.get("x_torch")),

@@ -134,6 +134,7 @@ def _over_cols(points: Sequence[Record]) -> dict[str, list[Record]]:
     groups: dict[str, list[Record]] = defaultdict(list)
     for p in points:
         flags = (" " + p["label"] if p["label"] else "") + (" sorted" if p["sorted"] else "")
+        flags += "" if p.get("inner", 1) == 1 else " columns"
         groups[f"{p['input']} {p['dtype']}, rows {p['rows']}, k {size_text(p['k'])}{flags}"].append(p)
     several = {name: group for name, group in groups.items() if len({p["cols"] for p in group}) > 1}
     chosen = sorted(several, key=lambda name: -len(several[name]))[:MAX_PANELS]

@@ -7,7 +7,9 @@ A point is one top-k request on a named input of tests/inputs.py. `point_set(nam
     air       CUDA: the goals of AIR top-k alone
     grid_select, delegate    the same of the other two
     grid      CUDA: rows 1..16384, cols 2^8..2^30, k 1..2^20, then inputs, then dtypes
-    cpu       the CPU goals (times as fast as torch.topk) and a CPU grid
+    sorted    CUDA: many winners, unsorted and sorted, and rows that are sorted whole
+    cpu       the CPU goals (times as fast as torch.topk), a CPU grid, and, of every dtype, what is easily
+              slower: rows of a few elements, dimensions other than the last, half of a row
     middle    CUDA: rows that models call with, 2^13 to 2^22 columns, with the best library for each line;
               sorted and unsorted, then inputs and dtypes, each form that serves them forced
     indexer   CUDA: the same lines with int32 indices, unsorted, beside libraries that write indices alone
@@ -40,7 +42,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Point:
-    """One top-k request over the last dim of a [rows, cols] tensor."""
+    """One top-k request over the last dim of a [rows, cols] tensor, or over columns."""
 
     rows: int
     cols: int
@@ -51,6 +53,7 @@ class Point:
     largest: bool = True
     magnitude: bool = False
     index_dtype: str | None = None  # None: int64
+    inner: int = 1  # not 1: over dim -2 of [rows / inner, cols, inner], without the first dim where that is 1
     algorithms: tuple[str, ...] = ("auto",)
     goal: Goal | None = None
     label: str = ""
@@ -60,9 +63,9 @@ class Point:
         return self.rows * self.cols
 
     @property
-    def data_key(self) -> tuple[str, int, int, str]:
+    def data_key(self) -> tuple[str, int, int, str, int]:
         """Points with equal keys are timed on the same tensor."""
-        return (self.input, self.rows, self.cols, self.dtype)
+        return (self.input, self.rows, self.cols, self.dtype, self.inner)
 
 
 # --- goals on CUDA: float32, unsorted -------------------------------------------------------------
@@ -280,6 +283,49 @@ def _indexer() -> list[Point]:
     ]  # fmt: skip
 
 
+# --- winners in order, and many winners, on CUDA --------------------------------------------------
+
+# (rows, cols, k, goals as x floor: unsorted, sorted; None: sorted is to cost 15 % more than unsorted)
+_SORTED: tuple[tuple[int, int, int, float | None, float | None], ...] = (
+    (32, 20000, 2048, None, None),
+    (1024, 12000, 2048, None, None),
+    (1000, 2000, 1000, None, None),
+    (16, 262144, 1000, None, None),
+    (1, 2_360_000, 23_593, None, None),
+    (64, 2**20, 10_486, None, None),
+    (1, 2**20, 32_768, 6.0, 12.0),
+    (1, 2**25, 2**20, 3.0, 4.5),
+    (1, 2**28, 2**20, 1.3, 1.6),
+    (100, 2**20, 32_768, 2.0, 3.0),
+    (1, 10_000_000, 5_000_000, 7.0, 20.0),
+)
+# Winners that crowd or lie far apart, in one block and in parts.
+_SORTED_SHAPES = ((1024, 12000, 2048), (100, 2**20, 32_768), (1, 2**22, 2**20))
+_SORTED_DTYPES = ("bfloat16", "int64", "float64")
+
+
+def _sorted() -> list[Point]:
+    points = []
+    for rows, cols, k, *goals in _SORTED:
+        algorithms = ("auto", "air", "sort") if cols <= 8 * k else ("auto", "air")
+        for order, x_floor in zip((False, True), goals, strict=True):
+            goal = None if x_floor is None else Goal(x_floor=x_floor)
+            points.append(Point(rows, cols, k, sorted=order, goal=goal, algorithms=algorithms))
+    for order in (False, True):
+        for rows, cols, k in _SORTED_SHAPES:
+            points += cross((rows,), (cols,), (k,), inputs=GRID_INPUTS[1:], sorted=order)
+            points += cross((rows,), (cols,), (k,), dtypes=_SORTED_DTYPES, sorted=order)
+        # A good part of a row, and all of it.
+        for rows, cols in ((1, 2**15), (100, 2**15), (16384, 2048), (1000, 8192), (1, 2**20), (1, 2**24)):
+            ks = (cols // 4, cols // 2, cols - 1, cols)
+            points += cross((rows,), (cols,), ks, sorted=order, algorithms=("auto", "air", "sort"))
+        for cols in (2**18, 2**22, 2**26, 2**30):
+            ks = [2**bits for bits in range(13, cols.bit_length() - 1, 3)]
+            points += cross((1, 30, 1000), (cols,), ks, max_elements=2**30, sorted=order)
+        points += cross((1, 30), (2**22,), (2**16, 2**20), dtypes=_SORTED_DTYPES, sorted=order)
+    return points
+
+
 # --- CPU ------------------------------------------------------------------------------------------
 
 # (rows, cols, k, goal as times as fast as torch.topk)
@@ -291,22 +337,63 @@ _CPU_GOALS = (
     (8192, 256, 8, 6.0),
 )
 _CPU_GRID_INPUTS = ("normal", "increasing", "decreasing", "all_equal")
+_CPU_DTYPES = ("float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64")
+# (rows, cols, inner, k), as Point.inner says
+_CPU_COLUMNS = (
+    (2, 2**20, 2, 10),
+    (3, 300_000, 3, 5),
+    (8, 50257, 8, 10),
+    (1024, 64, 1024, 8),
+    (2**18, 4, 2**18, 2),
+    (2**18, 8, 2**18, 2),
+    (2**15, 32, 2**12, 4),
+    (20_000, 100, 1000, 10),
+    (30_000, 8, 3, 2),
+)
+_CPU_LARGE_COLUMNS = ((10**6, 20, 10**6, 10), (2048, 2048, 2048, 50), (2048, 2048, 2048, 1024))
+
+
+def _cpu_short() -> list[Point]:
+    """Rows of a few elements, one after the other in memory."""
+    points = []
+    for cols in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64):
+        for k, order in dict.fromkeys(((min(2, cols), True), (cols, True), (cols, False))):
+            points += cross((2**16,), (cols,), (k,), dtypes=_CPU_DTYPES, sorted=order)
+    return points + cross((256,), (8, 64), (2,), dtypes=_CPU_DTYPES, sorted=True)
+
+
+def _cpu_columns() -> list[Point]:
+    """Over a dimension that is not the last."""
+    points = []
+    for shapes, dtypes in ((_CPU_COLUMNS, _CPU_DTYPES), (_CPU_LARGE_COLUMNS, ("float32", "bfloat16"))):
+        for rows, cols, inner, k in shapes:
+            points += cross(
+                (rows,), (cols,), (k,), dtypes=dtypes, max_elements=2**25, sorted=True, inner=inner
+            )
+    return points
+
+
+def _cpu_half() -> list[Point]:
+    inputs = ("normal", "few_distinct")
+    points = cross((1,), (2**20,), (2**19,), inputs=inputs, dtypes=_CPU_DTYPES, sorted=True)
+    return points + cross((1,), (2**20,), (2**19,), dtypes=_CPU_DTYPES)
 
 
 def _cpu() -> list[Point]:
     points = [
         Point(rows, cols, k, sorted=True, goal=Goal(x_torch=goal)) for rows, cols, k, goal in _CPU_GOALS
     ]
-    not_slower = Goal(x_torch=1.0)
-    return points + cross(
+    grid = cross(
         (1, 32, 1024),
         (2**6, 2**10, 2**14, 2**18, 2**22),
         (1, 8, 64, 1024, 2**14),
         inputs=_CPU_GRID_INPUTS,
         max_elements=CPU_MAX_ELEMENTS,
         sorted=True,
-        goal=not_slower,
     )
+    not_slower = Goal(x_torch=1.0)
+    rest = [*grid, *_cpu_short(), *_cpu_columns(), *_cpu_half()]
+    return points + [replace(point, goal=not_slower) for point in rest]
 
 
 # --- callers --------------------------------------------------------------------------------------
@@ -355,6 +442,7 @@ SETS: dict[str, Callable[[], list[Point]]] = {
     "grid": _grid,
     "middle": _middle,
     "indexer": _indexer,
+    "sorted": _sorted,
     "cpu": _cpu,
     "callers": _callers,
 }

@@ -40,7 +40,7 @@ def serves(cols: int, k: int, dtype: torch.dtype) -> bool:
 
 
 def chosen_beta(k: int) -> int:
-    return 2 if k >= tuning.number("kDelegateMinKBeta2") else 1
+    return 1
 
 
 def rule_4(cols: int, k: int, dtype: torch.dtype, beta: int) -> int:

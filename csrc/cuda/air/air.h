@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/problem.h"
+#include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
 
@@ -13,6 +14,7 @@ namespace gputopk::cuda::air {
 // Many blocks a row, a launch a pass.
 struct ManyBlocks {
   static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.many_blocks";
 
   int blocks_per_row;
   int digit_bits;       // of every digit but the last
@@ -23,24 +25,46 @@ struct ManyBlocks {
 
   static bool serves(const Problem&, const Device&) { return true; }
   static ManyBlocks plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem& problem) const { return problem.k == 1; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
+// One block a row, which it keeps in registers: one launch, one read, and winners in order.
+struct ResidentRow {
+  static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.resident_row";
+
+  int threads;
+  int elements;  // a thread: 16 or 32
+  int groups;    // a thread, whose maxima the first digit is of: 1 or 4; 0: it is of all elements
+  int digit_bits;
+  int room;  // entries of the list, a power of two: k at least
+
+  static bool serves(const Problem& problem, const Device& device);
+  static ResidentRow plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
 // One block a row: one launch, and reads after the first mostly from cache.
 struct OneBlock {
   static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.one_block";
 
   int digit_bits;
   int threads;
   bool lists_row;      // rank the whole row: cols <= tuning::kAirBlockList
   bool lists_winners;  // rank the winners too, so that they are in order: a small k
 
-  // Whether a row is better off with one block than with many.
   static bool serves(const Problem& problem, const Device& device);
   static OneBlock plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return lists_row || lists_winners; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
@@ -50,6 +74,7 @@ struct OneBlock {
 // One cluster of blocks a row: one launch, and blocks that exchange digits without leaving it.
 struct OneCluster {
   static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.one_cluster";
 
   int blocks;  // a row: a power of two
   int threads;
@@ -57,10 +82,9 @@ struct OneCluster {
   int ranked;          // rank so many at most: up to tuning::kAirClusterMostRanked, k with ranks_winners
   bool ranks_winners;  // rank the winners too, so that they are in order: a small k
 
-  // Whether AIR is at its best with a cluster a row: between rows that one block is enough for and rows that
-  // want the whole GPU.
   static bool serves(const Problem& problem, const Device& device);
   static OneCluster plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return ranks_winners; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }

@@ -41,6 +41,37 @@ ManyBlocks plan_many_blocks(const Problem& problem, const Device& device, const 
   return config;
 }
 
+bool ResidentRow::serves(const Problem& problem, const Device&) {
+  const int elements =
+      dtype_bytes(problem.dtype) == 8 ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  return problem.cols <= int64_t{tuning::kAirResidentMaxThreads} * elements &&
+         problem.k <= tuning::kAirResidentMaxK;
+}
+
+ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
+  ResidentRow config{};
+  const bool short_row = problem.cols <= tuning::kAirResidentShortCols || dtype_bytes(problem.dtype) == 8;
+  config.elements = short_row ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  const int64_t warps = divide_up(problem.cols, 32 * config.elements);
+  config.threads = std::max(static_cast<int>(32 * warps), tuning::kAirResidentMinThreads);
+  for (int groups : {1, 4}) {
+    const int64_t all = int64_t{config.threads} * groups;
+    if (all >= tuning::kAirResidentGroupsPerK * problem.k &&
+        problem.cols >= tuning::kAirResidentColsPerGroup * all) {
+      config.groups = groups;
+      break;
+    }
+  }
+  config.digit_bits =
+      std::min(bit_width(static_cast<uint64_t>(config.threads) * tuning::kAirResidentBinsPerThread) - 1,
+               tuning::kAirResidentMaxDigitBits);
+  // Maxima let in about half as many again, bins of all elements next to none.
+  const int64_t wanted = config.groups > 0 ? problem.k + problem.k / 2 + 16 : problem.k;
+  config.room = tuning::kAirResidentMinRoom;
+  while (config.room < wanted) config.room *= 2;
+  return config;
+}
+
 OneBlock plan_one_block(const Problem& problem, const Device& device, const Study& study) {
   const bool few_rows = problem.rows <= device.sm_count;
   int per_thread = few_rows ? tuning::kAirBlockFewRowsElementsPerThread : tuning::kAirBlockElementsPerThread;
@@ -99,21 +130,13 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
   return plan_one_cluster(problem, device, {});
 }
 
-bool OneBlock::serves(const Problem& problem, const Device& device) {
-  const bool many_rows = problem.rows >= 2 * device.sm_count;
-  return problem.cols <= (many_rows ? tuning::kAirBlockMaxColsManyRows : tuning::kAirBlockMaxCols);
+bool OneBlock::serves(const Problem& problem, const Device&) {
+  return problem.cols <= tuning::kAirBlockMaxCols;
 }
 
 bool OneCluster::serves(const Problem& problem, const Device& device) {
-  const int blocks = air_cluster_blocks(problem, device);
-  if (blocks == 1 || problem.rows > tuning::kAirClusterMostElements / problem.cols) return false;
-  // Of so many rows, lists on the fly are as quick for few winners.
-  if (problem.rows > device.sm_count / 2 && problem.k <= tuning::kAirClusterManyRowsLeastK) return false;
-  const int64_t least = blocks == 2 ? tuning::kAirClusterMinColsOfTwo : tuning::kAirClusterMinCols;
-  const int64_t cols_per_k = problem.cols <= tuning::kAirClusterLongCols ? tuning::kAirClusterMinColsPerK
-                                                                         : tuning::kAirClusterLongMinColsPerK;
-  return problem.cols >= least && problem.cols <= tuning::kAirClusterMaxCols &&
-         problem.k <= problem.cols / cols_per_k;
+  return problem.cols >= tuning::kAirClusterMinCols && problem.cols <= tuning::kAirClusterMaxCols &&
+         air_cluster_blocks(problem, device) > 1;
 }
 
 void ManyBlocks::describe(const Problem& problem, char* text, size_t text_bytes) const {
@@ -121,6 +144,15 @@ void ManyBlocks::describe(const Problem& problem, char* text, size_t text_bytes)
   std::snprintf(text, text_bytes, "air: %d blocks a row, %d passes of %d-bit digits, buffer of %lld",
                 blocks_per_row, static_cast<int>(divide_up(bits, digit_bits)), digit_bits,
                 static_cast<long long>(buffer));
+}
+
+void ResidentRow::describe(const Problem&, char* text, size_t text_bytes) const {
+  const char* const of = groups == 0   ? "all elements"
+                         : groups == 1 ? "a maximum a thread"
+                                       : "4 maxima a thread";
+  std::snprintf(text, text_bytes,
+                "air: a row in the registers of one block, %d threads, %d-bit digits, first of %s", threads,
+                digit_bits, of);
 }
 
 void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {
@@ -133,6 +165,26 @@ void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {
 void OneCluster::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes, "air: one cluster of %d blocks a row, %d threads, %d-bit digits%s", blocks,
                 threads, digit_bits, ranks_winners ? ", winners ranked" : "");
+}
+
+Work ManyBlocks::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm,
+                 /*reads=*/2);
+}
+
+Work OneBlock::work(const Problem& problem, const Device& device) const {
+  const int per_sm = std::max(1, tuning::kAirBlockResident * tuning::kAirBlockMaxThreads / threads);
+  return work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/lists_row ? 1 : 3);
+}
+
+Work OneCluster::work(const Problem& problem, const Device& device) const {
+  const int per_sm = tuning::kAirClusterMaxThreads / threads;
+  return work_of(problem, device, problem.rows * blocks, threads, per_sm, /*reads=*/3);
+}
+
+Work ResidentRow::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows, threads, std::max(1, 1024 / threads), /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::air

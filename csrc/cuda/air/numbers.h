@@ -7,10 +7,9 @@ namespace gputopk::cuda::tuning {
 
 // ---- One block a row ----
 
-// One block takes a row of up to so many elements; up to the larger bound where there are rows enough to give
-// every SM two blocks.
-inline constexpr int64_t kAirBlockMaxCols = 64 * 1024;
-inline constexpr int64_t kAirBlockMaxColsManyRows = 256 * 1024;
+// One block takes a row of up to so many elements: beyond, even rows by the thousand are better off with
+// many.
+inline constexpr int64_t kAirBlockMaxCols = 1 << 19;
 // A block has a thread for so many elements, between the two bounds. Where rows are many, blocks are small
 // and several share an SM, so that one reads while another counts; where they are few, each block is all that
 // its SM has to do.
@@ -34,6 +33,27 @@ inline constexpr int kAirBlockRankedWinnersFewRows = 128;
 // Where rows are few, rows of so many elements are ranked whole: one read, and no digit.
 inline constexpr int kAirBlockList = 256;
 static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
+
+// ---- A row in a block's registers ----
+
+// Elements a thread: the fewer, the more warps a row has to wait for; the more, the less they share. 64
+// registers a thread hold 32 of 4 bytes, and 16 of 8.
+inline constexpr int kAirResidentElements = 32;
+inline constexpr int kAirResidentShortElements = 16;
+inline constexpr int64_t kAirResidentShortCols = 1024;
+inline constexpr int kAirResidentMinThreads = 64;
+inline constexpr int kAirResidentMaxThreads = 512;
+inline constexpr int kAirResidentBlocks = 2;  // of the most threads an SM
+// Winners beyond these are better ordered by a step of their own.
+inline constexpr int64_t kAirResidentMaxK = 4096;
+// Groups bound a row well where they are so many times k, and are worth it where their maxima are few beside
+// the elements.
+inline constexpr int kAirResidentGroupsPerK = 2;
+inline constexpr int64_t kAirResidentColsPerGroup = 4;
+// Bins: up to 16 a thread.
+inline constexpr int kAirResidentBinsPerThread = 16;
+inline constexpr int kAirResidentMaxDigitBits = 11;
+inline constexpr int kAirResidentMinRoom = 64;
 
 // ---- One cluster a row ----
 
@@ -63,16 +83,9 @@ inline constexpr int kAirClusterRanked = 512;
 inline constexpr int64_t kAirClusterComparisons = 128 * 1024;
 inline constexpr int kAirClusterMostRanked = 1024;
 inline constexpr int kAirClusterRankedUnsorted = 64;
-// From timings beside the other forms and algorithms, rows 1 to 130, cols 2^12 to 2^20: rows of so many cols,
-// of clusters of two a little longer; in all not so many elements that the GPU's bandwidth is what counts;
-// and of long rows, winners few enough to be written one by one.
-inline constexpr int64_t kAirClusterMinCols = 1 << 14;
-inline constexpr int64_t kAirClusterMinColsOfTwo = 1 << 15;
-inline constexpr int64_t kAirClusterMaxCols = 1 << 19;
-inline constexpr int64_t kAirClusterMostElements = 1 << 24;
-// Where every row has but an SM or two, lists on the fly are as quick for this k and fewer.
-inline constexpr int64_t kAirClusterManyRowsLeastK = 32;
-inline constexpr int64_t kAirClusterMinColsPerK = 2;
-inline constexpr int64_t kAirClusterLongMinColsPerK = 16;
+// A cluster takes rows of so many elements: shorter ones leave its blocks with nothing, longer ones want more
+// SMs.
+inline constexpr int64_t kAirClusterMinCols = 1 << 12;
+inline constexpr int64_t kAirClusterMaxCols = 1 << 20;
 
 }  // namespace gputopk::cuda::tuning

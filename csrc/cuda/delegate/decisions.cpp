@@ -6,6 +6,7 @@
 
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
+#include "cuda/device/index_width.h"
 #include "cuda/device/pass_numbers.h"
 #include "cuda/device/split.h"
 
@@ -23,7 +24,7 @@ int delegate_alpha(const Problem& problem, int beta) {
 
 // Passes of a selection from so many stored candidates.
 int likely_delegate_passes(const Problem& problem, double candidates) {
-  const bool wide = dtype_bytes(problem.dtype) == 8 || problem.cols > int64_t{0xFFFFFFFF};
+  const bool wide = dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
   if (candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes) return 0;
   return candidates <= tuning::kDelegateOnePassCandidates ? 1 : 2;
 }
@@ -51,7 +52,7 @@ const char* unsupported_reason(const Problem& problem) {
 
 FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const Study& study) {
   FromMaxima config{};
-  config.beta = study.beta > 0 ? study.beta : problem.k >= tuning::kDelegateMinKBeta2 ? 2 : 1;
+  config.beta = study.beta > 0 ? study.beta : 1;
   config.alpha = study.alpha > 0 ? study.alpha : delegate_alpha(problem, config.beta);
   config.blocks_per_row = blocks_of_passes(problem, device);
 
@@ -225,6 +226,24 @@ void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
                 "delegate: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
                 "candidates",
                 rank, delegates, blocks_per_row, static_cast<long long>(buffer));
+}
+
+Work FromMaxima::work(const Problem& problem, const Device& device) const {
+  // Every subrange that may hold a winner is read again.
+  const double again = static_cast<double>(problem.k << alpha) / static_cast<double>(problem.cols);
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm, 1 + std::min(1.0, again));
+}
+
+Work FromSample::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm,
+                 /*reads=*/1);
+}
+
+Work OnChip::work(const Problem& problem, const Device& device) const {
+  const int per_sm = static_cast<int>(divide_up(blocks, device.sm_count));
+  return work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::delegate

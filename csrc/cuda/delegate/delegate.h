@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/problem.h"
+#include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
 
@@ -28,9 +29,10 @@ AlphaRange alphas(const Problem& problem, int beta);
 // The bound from the best of every subrange of the row; then only what can hold winners is read again.
 struct FromMaxima {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.from_maxima";
 
   int alpha;           // a subrange has 2^alpha elements
-  int beta;            // delegates of a subrange: its best element, or its best two
+  int beta;            // delegates of a subrange: its best element; in the study build also its best two
   int blocks_per_row;  // that read the row
   // Of the first selection, from the delegates, and of the second, from the candidates.
   int first_digit_bits;
@@ -44,6 +46,7 @@ struct FromMaxima {
   static bool serves(const Problem& problem, const Device&) { return unsupported_reason(problem) == nullptr; }
   static FromMaxima plan(const Problem& problem, const Device& device) { return plan(problem, device, {}); }
   static FromMaxima plan(const Problem& problem, const Device& device, const Study& study);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem& problem) const { return problem.k == 1; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
@@ -53,6 +56,7 @@ struct FromMaxima {
 // The bound from a sample of the row: one read of a long row, whatever it holds.
 struct FromSample {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.from_sample";
 
   int sample_blocks_per_row;
   int delegates;  // a row, each of a group of lanes: a power of two up to 32
@@ -66,6 +70,7 @@ struct FromSample {
   // Where a sample small beside the row gives a bound that says much.
   static bool serves(const Problem& problem, const Device& device);
   static FromSample plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem& problem) const { return problem.k == 1; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
@@ -76,6 +81,7 @@ struct FromSample {
 // read, and winners in order, in one launch.
 struct OnChip {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.on_chip";
 
   // Overrides of the plan's numbers for studies; zero: the plan's choice.
   struct Study {
@@ -104,6 +110,7 @@ struct OnChip {
   static bool serves(const Problem& problem, const Device& device);
   static OnChip plan(const Problem& problem, const Device& device) { return plan(problem, device, {}); }
   static OnChip plan(const Problem& problem, const Device& device, const Study& study);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return true; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }

@@ -36,6 +36,7 @@
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/device/stored_candidates.cuh"
+#include "cuda/device/study.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda::delegate {
@@ -446,8 +447,10 @@ ErrorCode FromMaxima::run(const Problem& problem, const Buffers& buffers, Stream
     using Order = decltype(order);
     return visit_index(problem.cols, [&](auto index) {
       using Index = decltype(index);
-      return beta == 2 ? launch<Order, Index, 2>(*this, problem, buffers, order, stream)
-                       : launch<Order, Index, 1>(*this, problem, buffers, order, stream);
+      if constexpr (kStudy) {
+        if (beta == 2) return launch<Order, Index, 2>(*this, problem, buffers, order, stream);
+      }
+      return launch<Order, Index, 1>(*this, problem, buffers, order, stream);
     });
   });
 }

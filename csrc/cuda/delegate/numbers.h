@@ -11,8 +11,6 @@ namespace gputopk::cuda::tuning {
 // delegates few subranges are read again whole, so they can be longer.
 inline constexpr double kDelegateConst1 = 3;
 inline constexpr double kDelegateConst2 = 6;
-// From this k on a subrange has two delegates: what is read again then weighs more than finding the second.
-inline constexpr int64_t kDelegateMinKBeta2 = 8192;
 // A subrange has a vector for each of four lanes at least: below, its delegates weigh a quarter of the row.
 // At most 64 KB, so that every warp of the GPU has some.
 inline constexpr int kDelegateMinVectorsLog2 = 2;
@@ -27,9 +25,8 @@ inline constexpr int64_t kDelegateMinBufferShare = 8;
 
 // ---- From a sample ----
 
-// From so many cols on, and so many for each of the k: shorter rows are read in less time than the launches
-// take.
-inline constexpr int64_t kSampleMinCols = 1 << 18;
+// From so many cols on, and so many for each of the k: of a shorter row the sample would have too few lines.
+inline constexpr int64_t kSampleMinCols = 1 << 16;
 inline constexpr int64_t kSampleMinColsPerK = 64;
 // Lines that a lane has in flight, a vector of each; and the vectors of a line, 128 bytes.
 inline constexpr int kSampleLines = 4;

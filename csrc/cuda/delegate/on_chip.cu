@@ -222,7 +222,7 @@ class Selector {
       __syncthreads();  // all have counted
       const TargetDigit<uint32_t> target =
           find_target_digit(list_.histogram, 1 << digit.width(), selection.owed, scratch.target);
-      selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+      selection.narrow(digit, target.digit, target.above, target.count);
     }
     Extended bound{selection.low.key, 0};
     if (selection.candidates - selection.owed > slack) {

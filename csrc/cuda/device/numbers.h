@@ -26,9 +26,10 @@ inline constexpr int64_t kMostWaves = 8;
 inline constexpr int kPassThreads = 512;
 inline constexpr int kPassBlocksPerSm = 2;
 
-// Digit widths. Up to 14 bits a histogram costs 1.02 x the read (PERFORMANCE.md), and 64 KB leave room for
-// two blocks an SM; below 11 bits (the paper's choice) a row needs one launch more.
-inline constexpr int kPassMinDigitBits = 11;
+// Digit widths. Up to 14 bits a histogram costs 1.02 x the read, and 64 KB leave room for two blocks an SM;
+// below 13 bits (the paper has 11) more candidates stay than the next pass can finish: bench/ablation.py,
+// digit_bits.
+inline constexpr int kPassMinDigitBits = 13;
 inline constexpr int kPassMaxDigitBits = 14;
 // A block clears its bins and adds them to the row's, which costs an L2 atomic each: so many elements a bin
 // keep that small beside the read.

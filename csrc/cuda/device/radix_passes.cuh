@@ -15,6 +15,7 @@
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/study.h"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/workspace.h"
 
@@ -27,6 +28,8 @@ inline constexpr int64_t kMostChunks = int64_t{1} << tuning::kPassMaxDigitBits;
 template <class Word, class Index>
 struct Step {
   Selection<Word, Index> selection;
+  // No winner is beyond. What is was written by an earlier pass.
+  ExtendedKey<Word, Index> top;
   // Where in the row winners and candidates can be: in [first, last); and, if chunk_shift is not 0, which is
   // for whole rows, in those chunks of 2^chunk_shift elements, from the row's end, whose bit is set in the
   // row's chunks.
@@ -91,6 +94,8 @@ struct RadixPasses {
   int likely_passes;  // that have work for most rows, behind a first pass over the row
   int digit_bits;
   int index_bits;
+  // Off only in the study build: storing candidates only where that saves reading, and stopping when all
+  // candidates are winners.
   bool adaptive;
   bool early_stop;
   WinnerWriter<Bits> output;
@@ -106,6 +111,9 @@ struct RadixPasses {
     const CandidateBuffer<Bits, Index>& all = buffers[which];
     return {all.values + row * buffer_capacity[which], all.indices + row * buffer_capacity[which]};
   }
+
+  __device__ bool stores_adaptively() const { return !kStudy || adaptive; }
+  __device__ bool stops_early() const { return !kStudy || early_stop; }
 
   // The number of digits. Pass digits() + 1 is the last: it takes what the last digit decided.
   __host__ __device__ int digits() const {
@@ -228,17 +236,19 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   // What this pass stored is read next, instead of what it read.
   next.stored = now.stores ? selection.candidates : now.stored;
   next.source = now.stores ? 1 - now.source : now.source;
-  selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-  if (pass == 0) selection.top = Selection<Word, Index>::highest();
+  const ExtendedKey<Word, Index> top =
+      pass == 0 ? selection.highest() : selection.greatest_of(digit, target.highest);
+  selection.narrow(digit, target.digit, target.above, target.count);
   // Passes before the index is reached do not look at it.
-  const bool dense = params.early_stop && digit.reaches_index() &&
+  const bool dense = params.stops_early() && digit.reaches_index() &&
                      selection.settle_dense(static_cast<Index>(params.cols - 1));
   // Of a row that is read because not all was stored, elements that tie with the bound and do not reach it
   // are among the candidates too, uncounted.
   const bool counted = pass > 0 || now.stores;
   next.selection = selection;
+  next.top = top;
   next.takes_all =
-      dense || (counted && selection.takes_all() && (params.early_stop || pass == params.digits()));
+      dense || (counted && selection.takes_all() && (params.stops_early() || pass == params.digits()));
   if (next.takes_all) state.bound = selection.low;
   state.buffered = 0;
   // What the next pass need read: the key being settled, a range of indices; else, or if that is long, by
@@ -246,10 +256,9 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   next.chunk_shift = 0;
   next.first = 0;
   next.last = params.cols;
-  if (digit.reaches_index() && selection.low.key == selection.top.key) {
+  if (digit.reaches_index() && selection.low.key == top.key) {
     const uint64_t last_index = static_cast<uint64_t>(params.cols - 1);
-    next.first =
-        static_cast<int64_t>(last_index - min(static_cast<uint64_t>(selection.top.reversed), last_index));
+    next.first = static_cast<int64_t>(last_index - min(static_cast<uint64_t>(top.reversed), last_index));
     next.last = static_cast<int64_t>(last_index - selection.low.reversed) + 1;
   }
   // To store what is most of a short read saves nothing.
@@ -261,7 +270,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   }
   next.stores = counted && !next.takes_all &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
-                (!params.adaptive || selection.candidates <= read / 2);
+                (!params.stores_adaptively() || selection.candidates <= read / 2);
   params.begin(state, pass + 1);
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "cuda/device/index_width.h"
 #include "cuda/device/split.h"
 #include "cuda/grid_select/grid_select.h"
 #include "cuda/grid_select/numbers.h"
@@ -52,10 +53,7 @@ const char* unsupported_reason(const Problem& problem) {
   return problem.k <= kMaxK ? nullptr : "k is larger than 4096, the most that its lists hold";
 }
 
-bool Registers::serves(const Problem& problem, const Device&) {
-  return problem.k <= tuning::kGridRegistersMaxK ||
-         (problem.k <= kRegistersMaxK && problem.cols <= tuning::kGridRegistersShortCols);
-}
+bool Registers::serves(const Problem& problem, const Device&) { return problem.k <= kRegistersMaxK; }
 
 Registers Registers::plan(const Problem& problem, const Device& device, const Study& study) {
   Registers config{};
@@ -120,7 +118,7 @@ SharedList SharedList::plan(const Problem& problem, const Device& device, const 
   constexpr int kStatic = 4 * 1024;                                 // the kernel's own variables
   const int shared_bytes = std::min(tuning::kGridListSharedBytes, device.shared_bytes_per_block) -
                            (4 << config.digit_bits) - kStatic;
-  const int entry_bytes = std::max(4, bytes) + (problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8);
+  const int entry_bytes = std::max(4, bytes) + (has_narrow_indices(problem.cols) ? 4 : 8);
   // Even, as 8-byte indices lie behind `capacity` 4-byte keys: capacity * 4 is a multiple of 8.
   config.capacity = static_cast<int>(std::min<int64_t>(wanted + 1, shared_bytes / entry_bytes)) & ~1;
   config.first_review = starts_bounded ? tuning::kGridListFirstReview : tuning::kGridListFirstReviewUnbounded;
@@ -143,6 +141,21 @@ void Registers::describe(const Problem&, char* text, size_t text_bytes) const {
 void SharedList::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes, "grid_select: %d blocks a row, %d threads, lists of %d entries%s",
                 blocks_per_row, threads, capacity, ranks_winners ? ", winners ranked" : "");
+}
+
+Work Registers::work(const Problem& problem, const Device& device) const {
+  const int64_t warps = threads / 32;
+  const int64_t blocks = blocks_per_row > 0 ? problem.rows * blocks_per_row : divide_up(problem.rows, warps);
+  Work work = work_of(problem, device, blocks, threads, grid_blocks_per_sm(problem, threads), /*reads=*/1);
+  if (blocks_per_row == 0)
+    work.depth *= static_cast<double>(std::min(warps, problem.rows));  // a row has a warp
+  work.entries *= static_cast<double>(divide_up(problem.k, 32));       // a merge goes through the whole list
+  return work;
+}
+
+Work SharedList::work(const Problem& problem, const Device& device) const {
+  const int per_sm = tuning::kGridListBlocksPerSm * tuning::kGridListMaxThreads / threads;
+  return work_of(problem, device, problem.rows * blocks_per_row, threads, per_sm, /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::grid_select

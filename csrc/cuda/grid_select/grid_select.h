@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/problem.h"
+#include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
 
@@ -31,6 +32,7 @@ struct Study {
 // Each warp keeps the k best entries that it has read, in registers.
 struct Registers {
   static constexpr Algorithm kAlgorithm = Algorithm::kGridSelect;
+  static constexpr const char* kName = "grid_select.registers";
 
   int blocks_per_row;   // 0: a warp takes a row
   int threads;          // a block
@@ -38,10 +40,10 @@ struct Registers {
   bool thread_queues;   // a queue a lane instead of one a warp: float32 only, for the paper's ablation
   bool launches_ahead;  // the GPU can start a kernel while the one before ends
 
-  // For a small k: beyond it the other form is ahead.
   static bool serves(const Problem& problem, const Device& device);
   static Registers plan(const Problem& problem, const Device& device) { return plan(problem, device, {}); }
   static Registers plan(const Problem& problem, const Device& device, const Study& study);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return true; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
@@ -51,6 +53,7 @@ struct Registers {
 // Each block keeps a list of candidates in shared memory, and prunes it by a radix selection when it is full.
 struct SharedList {
   static constexpr Algorithm kAlgorithm = Algorithm::kGridSelect;
+  static constexpr const char* kName = "grid_select.shared_list";
 
   int threads;
   int blocks_per_row;
@@ -64,6 +67,7 @@ struct SharedList {
   static bool serves(const Problem& problem, const Device&) { return problem.k <= kMaxK; }
   static SharedList plan(const Problem& problem, const Device& device) { return plan(problem, device, {}); }
   static SharedList plan(const Problem& problem, const Device& device, const Study& study);
+  Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return ranks_winners; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;

@@ -5,10 +5,6 @@
 
 namespace gputopk::cuda::tuning {
 
-// Up to this k lists are in registers, and up to 256 where rows are short: beyond, a list a block is ahead.
-inline constexpr int64_t kGridRegistersMaxK = 128;
-inline constexpr int64_t kGridRegistersShortCols = 2048;
-
 // ---- A list a block ----
 // Chosen by reasoning; measured as they are (bench sets grid_select and goals). 256 threads, three blocks an
 // SM, were slower, but for 10000 x 10000.

@@ -28,11 +28,13 @@
 #include <cuda_runtime_api.h>
 
 #include "core/key_order.h"
+#include "cuda/device/index_width.h"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/device/study.h"
 #include "cuda/device/warp_queue.cuh"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/grid_select/numbers.h"
@@ -490,7 +492,7 @@ auto visit_list(const Problem& problem, Visitor&& visitor) {
     if (problem.k <= 128) return visitor(uint64_t{}, integral_constant<int, 4>{});
     return visitor(uint64_t{}, integral_constant<int, 8>{});
   } else {
-    if (problem.cols > int64_t{0xFFFFFFFF}) return visitor(uint64_t{}, integral_constant<int, 8>{});
+    if (!has_narrow_indices(problem.cols)) return visitor(uint64_t{}, integral_constant<int, 8>{});
     if (problem.k <= 32) return visitor(uint32_t{}, integral_constant<int, 1>{});
     if constexpr (sizeof(Bits) > 1) {
       if (problem.k <= 64) return visitor(uint32_t{}, integral_constant<int, 2>{});
@@ -518,7 +520,7 @@ cudaError_t run_list(const Registers& config, const Problem& problem, const Buff
     const cudaError_t error = zero_workspace(buffers.workspace, zeroed_bytes, config.launches_ahead, stream);
     if (error != cudaSuccess) return error;
   }
-  if constexpr (sizeof(Bits) == 4 && Order::kFloating && sizeof(Index) == 4) {
+  if constexpr (kStudy && sizeof(Bits) == 4 && Order::kFloating && sizeof(Index) == 4) {
     if (config.thread_queues) {
       return launch<Order, Index, kItems, ThreadQueues>(config, params, order, stream);
     }

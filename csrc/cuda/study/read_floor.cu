@@ -19,18 +19,17 @@ __global__ void __launch_bounds__(kThreads)
   const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
   int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   uint32_t most = 0;
-  for (; at + (kLoads - 1) * step < vectors; at += kLoads * step) {
-    uint4 loaded[kLoads];
+  for (; at < vectors; at += kLoads * step) {
+    uint4 loaded[kLoads] = {};
+    // The remainder too is in flight at once.
 #pragma unroll
-    for (int i = 0; i < kLoads; ++i) loaded[i] = __ldcs(input + at + i * step);
+    for (int i = 0; i < kLoads; ++i) {
+      if (at + i * step < vectors) loaded[i] = __ldcs(input + at + i * step);
+    }
 #pragma unroll
     for (int i = 0; i < kLoads; ++i) {
       most = max(most, max(max(loaded[i].x, loaded[i].y), max(loaded[i].z, loaded[i].w)));
     }
-  }
-  for (; at < vectors; at += step) {
-    const uint4 loaded = __ldcs(input + at);
-    most = max(most, max(max(loaded.x, loaded.y), max(loaded.z, loaded.w)));
   }
   most = __reduce_max_sync(~0u, most);
   if (threadIdx.x % 32 == 0) scratch[blockIdx.x * (kThreads / 32) + threadIdx.x / 32] = most;
