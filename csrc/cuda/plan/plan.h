@@ -21,8 +21,8 @@ namespace gputopk::cuda {
 
 // Every form there is.
 using Config = std::variant<air::OneCluster, air::OneBlock, air::ManyBlocks, grid_select::Registers,
-                            grid_select::SharedList, sort::Copy, sort::WholeRows, delegate::OnChip,
-                            delegate::FromSample, delegate::FromMaxima>;
+                            grid_select::SharedList, sort::Copy, sort::Partition, sort::WholeRows,
+                            delegate::OnChip, delegate::FromSample, delegate::FromMaxima>;
 
 struct Plan {
   Problem problem;
