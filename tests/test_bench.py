@@ -47,7 +47,7 @@ def test_calls_are_written_without_what_has_its_defaults_value(largest, order):
 
 @pytest.mark.parametrize("inner", [1, 2, 6])
 def test_columns_hold_the_rows_that_they_are_checked_as(inner):
-    point = shapes.Point(6, 5, 3, inner=inner)
+    point = shapes.Point(6, 5, 3, sorted=True, inner=inner)
     rows = inputs.make("normal", 6, 5)
     x = bench_topk.lay_out(rows, point)
     assert x.is_contiguous() and x.shape == {1: (6, 5), 2: (3, 5, 2), 6: (5, 6)}[inner]

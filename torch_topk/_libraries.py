@@ -26,3 +26,6 @@ def load() -> bool:
 
 has_cuda: bool = load()
 """Whether the CUDA kernels are loaded."""
+
+registry = torch.library.Library("gputopk", "IMPL")
+"""What the stable ABI cannot register is registered here: fallthroughs, autograd, vmap."""

@@ -44,5 +44,6 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
   using namespace gputopk::binding;
   m.impl("topk", TORCH_BOX(&boxed_topk<kCpu>));
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCpu>));
+  m.impl("differentiable_topk", TORCH_BOX(&boxed_topk<kCpu>));
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCpu>));
 }

@@ -63,10 +63,10 @@ constexpr int64_t kTile = 4096;
 constexpr int64_t kMaxShortCols = 1024;
 constexpr int64_t kMaxShortK = 16;
 
-// Rows that select_tiny_rows takes compare each element with each other, vectors at a time: a row of cols
-// elements of `bytes` with cols^2 x bytes up to this.
-constexpr int64_t kMaxTinyCols = 34;
-constexpr int64_t kMaxTinyWork = 1200;
+// Rows that select_tiny_rows takes: it compares each element with each other, vectors at a time, which is
+// cols^2 x bytes of work for elements of `bytes`. Up to here it is ahead, with AVX2 at any k.
+constexpr int64_t kMaxTinyWork = 2304;
+constexpr int64_t kMaxTinyCols = 48;  // of one byte
 
 // A panel holds elements of a batch whose rows are not dense. It stays in the second-level cache.
 constexpr int64_t kPanelBytes = 256 * 1024;

@@ -2,8 +2,7 @@
 //
 //  1. The elements of a group of rows are transposed: element j of every row is one line of 64 bytes.
 //  2. An element's rank is the number of better ones in its row, and of equal ones before it: each is
-//  compared
-//     with each other, for all rows at once, without a branch.
+//     compared with each other, for all rows at once, without a branch.
 //  3. Row by row, ranks become the list of winners.
 //
 // Where k = cols and any order will do, there is nothing to select.
@@ -21,7 +20,6 @@ namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
 template <class Bits>
 void copy_rows(const Batch& batch, const Output& output) {
   const int64_t stride = output.stride;
-  // All rows' places as one: `places` count from the outputs' first element.
   visit_outputs<Bits>(output, 0, [&](Bits* __restrict values, auto* __restrict indices) {
     using Index = std::decay_t<decltype(*indices)>;
     if (batch.col_stride == 1 && stride == 1) {

@@ -1,9 +1,8 @@
 // The CPU algorithm's plan: which way to take, which level of vector instructions, rows or parts of rows over
 // threads, and where each worker's scratch lies. select_rows.cpp does the work.
 //
-//  1. Rows are done in batches. A batch of long rows is one row, or, where elements of a row are not
-//  adjacent,
-//     a cache line of rows side by side.
+//  1. Rows are done in batches: a long row alone, others 64 together, so that those that lie side by side
+//     share cache lines.
 //  2. With at least as many batches as threads, workers take batches, a few at a time, until none is left.
 //  3. With fewer, each batch is cut into pieces, one a worker. Each worker collects its piece's candidates,
 //     then one worker a row moves them together and writes the best.
@@ -56,7 +55,13 @@ Kernel<Order> kernel_for(Level level, bool wide) {
   }
 }
 
-enum class Way { kCopy, kTiny, kShort, kLong, kColumns };
+enum class Way {
+  kCopy,     // nothing to select
+  kTiny,     // a few elements, many rows at a time
+  kShort,    // and few winners
+  kLong,     // dense, or short enough to be gathered
+  kColumns,  // read a panel at a time
+};
 
 // The workspace holds counts of candidates, lists of them, and a slot of scratch for each worker.
 struct Plan {
@@ -104,7 +109,6 @@ Plan make_plan(const Problem& problem, const Layout& layout, int threads) {
   plan.wide = key_bytes == 8 || (key_bytes == 4 && problem.cols > kMaxNarrowCols);
   const size_t candidate_bytes = plan.wide ? kWideCandidateBytes : kNarrowCandidateBytes;
   const auto list_bytes = [&](int64_t k) { return aligned((2 * k + kSpareCandidates) * candidate_bytes); };
-
   plan.gathers = !dense && (plan.way == Way::kShort || plan.way == Way::kLong);
 
   const int64_t workers = workers_for(work_of(problem, dense, key_bytes), threads);
@@ -114,7 +118,7 @@ Plan make_plan(const Problem& problem, const Layout& layout, int threads) {
     plan.batch_rows = std::min({kBatchRows, fit, divide_up(problem.rows, workers)});
   } else if (plan.way == Way::kColumns) {
     const int64_t fit = kMaxColumnsBytes / static_cast<int64_t>(list_bytes(problem.k));
-    plan.batch_rows = std::clamp<int64_t>(fit, 1, kBatchRows);
+    plan.batch_rows = std::clamp<int64_t>(fit, 1, std::min(kBatchRows, problem.rows));
   } else if (plan.way == Way::kLong) {
     plan.batch_rows = 1;
   }

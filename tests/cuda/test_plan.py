@@ -47,7 +47,7 @@ def form(*arguments, **flags) -> str:
 def every_form(tensor: torch.Tensor, k: int, **flags) -> dict[str, tuple[str, bool]]:
     """By name, of the forms that serve: what each would do, and whether rows come out in order."""
     lines = (line.split("; ") for line in torch.ops.gputopk._forms(tensor, k, **flags).splitlines())
-    return {name: (text, "in_order 1 " in work) for name, text, work in lines}
+    return {name: (text, "in_order 1 " in work) for name, text, work in lines if name != "order_rows"}
 
 
 def text_of(name: str, tensor: torch.Tensor, k: int, **flags) -> str:

@@ -1,14 +1,14 @@
 """The kernels of csrc/cuda on the host: builds libgputopk_simt.so and calls it.
 
     from tests.simt import emulated
-    emulated.check(tensor, k, form="air::OneBlock", device=emulated.Device(sm_count=2), seed=7)
+    emulated.check(tensor, k, form="air.one_block", device=emulated.Device(sm_count=2), seed=7)
 
-A call runs the kernels over an emulated GPU whose blocks and lanes take turns by the seed. It raises Found where
-the emulator has found what a GPU would not forgive, or might (a race, a read of memory that nobody wrote, lanes
-that part ways, a wait without end), and AssertionError where the result is not the oracle's.
+A call runs the kernels over an emulated GPU whose blocks and lanes take turns by the seed. It raises Found
+where the emulator has found what a GPU would not forgive, or might not (a race, a read of memory that nobody
+wrote, lanes that part ways, a wait without end), and AssertionError where the result is not the oracle's.
 
     python -m tests.simt.emulated          builds, and says which forms there are
-    python -m tests.simt.emulated "..."    runs the case of that line: see Case
+    python -m tests.simt.emulated "..."    runs the case of that line: see tests/cases.py
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import ctypes
 import dataclasses
 import functools
 import os
-import shlex
 import shutil
 import subprocess
 import sys
@@ -25,7 +24,8 @@ from pathlib import Path
 
 import torch
 
-from tests import inputs, oracle
+from tests import oracle
+from tests.cases import Case
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -62,12 +62,17 @@ class Found(AssertionError):
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A GPU of the test's making. `most_cols_of_32_bits`: longer rows have indices of 64 bits."""
+    """A GPU of the test's making.
+
+    cluster_room: the largest cluster that a launch finds room for, as in a part of a GPU;
+    most_cols_of_32_bits: longer rows have indices of 64 bits.
+    """
 
     sm_count: int = 4
     compute_capability: int = 90
     shared_bytes: int = 227 * 1024
     cluster_blocks: int = 8
+    cluster_room: int = 16
     most_cols_of_32_bits: int = LARGEST_32_BIT
 
 
@@ -77,6 +82,7 @@ class _Device(ctypes.Structure):
         ("compute_capability", ctypes.c_int32),
         ("shared_bytes", ctypes.c_int32),
         ("cluster_blocks", ctypes.c_int32),
+        ("cluster_room", ctypes.c_int32),
         ("most_cols_of_32_bits", ctypes.c_int64),
         ("seed", ctypes.c_uint64),
     ]
@@ -84,7 +90,10 @@ class _Device(ctypes.Structure):
 
 class _Topk(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "algorithm", "largest", "sorted", "magnitude", "wide_indices")),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("dtype", "algorithm", "largest", "sorted", "magnitude", "wide_indices")
+        ),
         *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "k")),
         ("form", ctypes.c_char_p),
         ("overrides", ctypes.c_char_p),
@@ -94,17 +103,41 @@ class _Topk(ctypes.Structure):
     ]
 
 
-def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = False) -> Path:
+class _Rerank(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("dtype", "metric", "wide_ids")),
+        *(
+            (name, ctypes.c_int64)
+            for name in (
+                "queries",
+                "vectors",
+                "candidates",
+                "dims",
+                "k",
+                "query_stride",
+                "vector_stride",
+                "id_stride",
+            )
+        ),
+        *((name, ctypes.c_void_p) for name in ("query_rows", "vector_rows", "ids", "distances", "ids_out")),
+    ]
+
+
+def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = True) -> Path:
     """Builds the library where it is older than its sources; returns it. MAX_JOBS compilers run at a time."""
-    cmake, ninja = (shutil.which(tool, path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
-                    for tool in ("cmake", "ninja"))
+    cmake, ninja = (
+        shutil.which(tool, path=os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"])))
+        for tool in ("cmake", "ninja")
+    )
     configure = [cmake, "-S", HERE, "-B", folder, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
     configure += [f"-DSIMT_COVERAGE={'ON' if coverage else 'OFF'}"]
     configure += [f"-DCSRC={csrc}"] if csrc else []
-    if not (folder / "build.ninja").exists() or csrc or coverage:
+    if not (folder / "build.ninja").exists():
         subprocess.run(configure, check=True, stdout=subprocess.DEVNULL)
     jobs = os.environ.get("MAX_JOBS")
-    subprocess.run([cmake, "--build", folder, *(["-j", jobs] if jobs else [])], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        [cmake, "--build", folder, *(["-j", jobs] if jobs else [])], check=True, stdout=subprocess.DEVNULL
+    )
     return folder / "libgputopk_simt.so"
 
 
@@ -124,6 +157,21 @@ class Library:
         self.lib.simt_counts(counts)
         return dict(zip(("launches", "block_turns", "thread_turns"), counts, strict=True))
 
+    def plant(self, mutant: int) -> None:
+        """Puts a fault of mutants.py in force; 0: none."""
+        self.lib.simt_plant(ctypes.c_int(mutant))
+
+    def _run(self, function, call: ctypes.Structure, device: Device, seed: int) -> str:
+        text = ctypes.create_string_buffer(2048)
+        where = _Device(**dataclasses.asdict(device), seed=seed)
+        result = function(ctypes.byref(call), ctypes.byref(where), text, ctypes.c_size_t(len(text)))
+        message = text.value.decode(errors="replace")
+        if result == -1:
+            raise NotServed(message)
+        if result != 0:
+            raise Found(message if result == -2 else f"CUDA error {result} ({message})")
+        return message
+
     def _call(self, function, tensor, k, values, indices, device, seed, options) -> str:
         call = _Topk(
             dtype=_DTYPES[tensor.dtype],
@@ -142,30 +190,25 @@ class Library:
             values=0 if values is None else values.data_ptr(),
             indices=0 if indices is None else indices.data_ptr(),
         )
-        text = ctypes.create_string_buffer(2048)
-        result = function(
-            ctypes.byref(call),
-            ctypes.byref(_Device(**dataclasses.asdict(device), seed=seed)),
-            text,
-            ctypes.c_size_t(len(text)),
-        )
-        message = text.value.decode(errors="replace")
-        if result == -1:
-            raise NotServed(message)
-        if result != 0:
-            raise Found(message if result == -2 else f"CUDA error {result} ({message})")
-        return message
+        return self._run(function, call, device, seed)
 
     def plan(self, tensor: torch.Tensor, k: int, device: Device = Device(), **options) -> str:
         """The plan as text. `options`: as of topk."""
         return self._call(self.lib.simt_plan, tensor, k, None, None, device, 1, dict(options))
 
-    def topk(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, index_dtype=torch.int64,
-             **options) -> tuple[torch.Tensor, torch.Tensor, str]:
+    def topk(
+        self,
+        tensor: torch.Tensor,
+        k: int,
+        device: Device = Device(),
+        seed: int = 1,
+        index_dtype=torch.int64,
+        **options,
+    ) -> tuple[torch.Tensor, torch.Tensor, str]:
         """(values, indices, plan) of a [rows, cols] tensor whose rows are adjacent elements.
 
-        `algorithm` (a name) or `form` ("air::OneBlock"), `largest`, `sorted`, `magnitude`; all else are overrides
-        of the form's numbers, entry.cpp has them; forced=1 runs a form also where it would not serve.
+        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; the rest are
+        numbers of the form (entry.cpp has them); forced=1 runs a form also where it would not serve.
         """
         assert tensor.dim() == 2 and (tensor.stride(1) == 1 or tensor.shape[1] == 1)
         values = torch.empty((tensor.shape[0], k), dtype=tensor.dtype)
@@ -173,10 +216,50 @@ class Library:
         plan = self._call(self.lib.simt_topk, tensor, k, values, indices, device, seed, dict(options))
         return values, indices, plan
 
+    def rerank(self, queries, vectors, ids, k: int, metric: int, device: Device = Device(), seed: int = 1):
+        """(distances, ids, plan), as of torch_topk.rerank."""
+        distances = torch.empty((queries.shape[0], k), dtype=torch.float32)
+        ids_out = torch.empty((queries.shape[0], k), dtype=ids.dtype)
+        call = _Rerank(
+            dtype=_DTYPES[queries.dtype],
+            metric=metric,
+            wide_ids=ids.dtype == torch.int64,
+            queries=queries.shape[0],
+            vectors=vectors.shape[0],
+            candidates=ids.shape[1],
+            dims=queries.shape[1],
+            k=k,
+            query_stride=queries.stride(0),
+            vector_stride=vectors.stride(0),
+            id_stride=ids.stride(0),
+            query_rows=queries.data_ptr(),
+            vector_rows=vectors.data_ptr(),
+            ids=ids.data_ptr(),
+            distances=distances.data_ptr(),
+            ids_out=ids_out.data_ptr(),
+        )
+        return distances, ids_out, self._run(self.lib.simt_rerank, call, device, seed)
+
+    def probe(self, name: str, seed: int = 1) -> list[int]:
+        """The output of a kernel of probes.cpp."""
+        output = (ctypes.c_uint32 * 64)()
+        text = ctypes.create_string_buffer(2048)
+        where = _Device(**dataclasses.asdict(Device()), seed=seed)
+        result = self.lib.simt_probe(
+            name.encode(), ctypes.byref(where), output, text, ctypes.c_size_t(len(text))
+        )
+        if result != 0:
+            raise Found(text.value.decode(errors="replace"))
+        return list(output)
+
     def check(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, **options) -> str:
         """Runs it and compares with the oracle; returns the plan."""
         values, indices, plan = self.topk(tensor, k, device, seed, **options)
-        flags = {name: options[name] for name in ("largest", "sorted", "magnitude", "index_dtype") if name in options}
+        flags = {
+            name: options[name]
+            for name in ("largest", "sorted", "magnitude", "index_dtype")
+            if name in options
+        }
         problem = oracle.topk_problem((values, indices), tensor, k, **flags)
         assert problem is None, f"{problem} ({plan})"
         return plan
@@ -192,72 +275,16 @@ def check(*arguments, **options) -> str:
     return library().check(*arguments, **options)
 
 
-@dataclasses.dataclass(frozen=True)
-class Case:
-    """One call in one line: "float32 normal 3x1000 k=10 offset=1 gap=3 seed=5 form=air::OneBlock sm_count=2".
-
-    dtype, named input and shape first, then in any order: k; offset, elements before the first, and gap, elements
-    between two rows; seed, of input and schedule; fields of Device; algorithm or form, flags, overrides.
-    """
-
-    dtype: torch.dtype
-    name: str
-    rows: int
-    cols: int
-    k: int
-    offset: int = 0
-    gap: int = 0
-    seed: int = 1
-    device: Device = Device()
-    options: tuple[tuple[str, object], ...] = ()
-
-    def __str__(self) -> str:
-        parts = [oracle.name_of(self.dtype), self.name, f"{self.rows}x{self.cols}", f"k={self.k}"]
-        parts += [f"{name}={getattr(self, name)}" for name in ("offset", "gap") if getattr(self, name)]
-        parts += [f"seed={self.seed}"]
-        for field in dataclasses.fields(Device):
-            value = getattr(self.device, field.name)
-            if value != field.default:
-                parts.append(f"{field.name}={value}")
-        parts += [f"{name}={oracle.name_of(v) if isinstance(v, torch.dtype) else int(v) if isinstance(v, bool) else v}"
-                  for name, v in self.options]
-        return " ".join(parts)
-
-    @classmethod
-    def parse(cls, line: str) -> Case:
-        dtype, name, shape, *rest = shlex.split(line)
-        rows, cols = map(int, shape.split("x"))
-        words = dict(word.split("=", 1) for word in rest)
-        own = {key: int(words.pop(key)) for key in ("k", "offset", "gap", "seed") if key in words}
-        fields = {f.name: int(words.pop(f.name)) for f in dataclasses.fields(Device) if f.name in words}
-        options: dict[str, object] = {}
-        for key, value in words.items():
-            if key in ("form", "algorithm"):
-                options[key] = value
-            elif key == "index_dtype":
-                options[key] = getattr(torch, value)
-            else:
-                options[key] = bool(int(value)) if key in ("largest", "sorted", "magnitude") else int(value)
-        return cls(getattr(torch, dtype), name, rows, cols, **own, device=Device(**fields),
-                   options=tuple(options.items()))
-
-    def tensor(self) -> torch.Tensor:
-        """The input, at its offset and with its gaps, which hold bits of their own."""
-        rows = inputs.make(self.name, self.rows, self.cols, self.dtype, "cpu", self.seed)
-        if self.offset == 0 and self.gap == 0:
-            return rows
-        stride = self.cols + self.gap
-        around = inputs.make("random_bits", 1, self.offset + self.rows * stride, self.dtype, "cpu", self.seed + 1)
-        view = around[0, self.offset :].as_strided((self.rows, self.cols), (stride, 1))
-        oracle.as_ints(view).copy_(oracle.as_ints(rows))
-        return view
-
-    def run(self, lib: Library | None = None) -> str:
-        return (lib or library()).check(self.tensor(), self.k, self.device, self.seed, **dict(self.options))
+def run_case(case: Case, lib: Library | None = None) -> str:
+    """One case of tests/cases.py, whose options are those of Library.topk and the fields of Device."""
+    options = dict(case.options)
+    fields = {field.name for field in dataclasses.fields(Device)}
+    device = Device(**{name: options.pop(name) for name in list(options) if name in fields})
+    return (lib or library()).check(case.tensor(), case.k, device, case.seed, **options)
 
 
 if __name__ == "__main__":
     if len(sys.argv) == 1:
         print("\n".join(library().forms()))
     for line in sys.argv[1:]:
-        print(Case.parse(line).run())
+        print(run_case(Case.parse(line)))

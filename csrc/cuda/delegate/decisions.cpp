@@ -184,7 +184,7 @@ OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& s
   const int threads = threads_of_block();
 
   // Whole rows are chunks where two fit, or one if there is no other; else a row is cut.
-  const int tile = threads / 32 * 64 * 16;  // bytes: one for each warp
+  const int tile = threads * 16 * tuning::loads_in_flight(bytes);  // bytes: one for each warp
   int64_t ring = ring_bytes(blocks_per_sm, threads, /*streamed=*/false);
   int64_t chunk = study.chunk_bytes > 0 ? study.chunk_bytes : row_bytes;
   if (chunk >= row_bytes && (few_rows ? 1 : 2) * row_bytes > ring) chunk = tuning::kOnChipChunkBytes;

@@ -47,8 +47,11 @@ struct Params {
   WinnerWriter<Bits> output;
 };
 
-// What a warp looks at in one step: kGroupVectors vectors a lane, side by side.
-constexpr int kTileVectors = 32 * kGroupVectors;
+// What a warp looks at in one step: so many vectors a lane, each 32 behind the other.
+template <class Bits>
+constexpr int kLaneVectors = kUnroll<Bits>;
+template <class Bits>
+constexpr int kTileVectors = 32 * kLaneVectors<Bits>;
 
 template <class Order>
 struct Shared {
@@ -65,6 +68,15 @@ size_t shared_bytes(const OnChip& config) {
          (sizeof(uint32_t) << config.digit_bits) + CandidateList<Bits>::bytes(config.capacity) +
          static_cast<size_t>(config.spare_bytes);
 }
+
+template <class Order>
+struct FilterOf {
+  using type = TileFilter<BoundFilter<Order>>;
+};
+template <>
+struct FilterOf<KeyOrder<uint32_t, true>> {
+  using type = FloatFilter<KeyOrder<uint32_t, true>>;
+};
 
 // One row's selection. All methods are called by all threads of the block, which know the same.
 template <class Order>
@@ -110,7 +122,7 @@ class Selector {
   }
 
  private:
-  using Filter = BoundFilter<Order>;
+  using Filter = typename FilterOf<Order>::type;
 
   // Vectors [first, last) of a chunk. `reversed`: the reversed index of the chunk's first element.
   struct Part {
@@ -137,35 +149,49 @@ class Selector {
     end_ = end_present_ ? input[at] : Bits{};
   }
 
+  // The bits of the elements of so many vectors.
+  __device__ static uint32_t of_present(int vectors) {
+    return vectors >= kLaneVectors<Bits> ? ~0u : (1u << (vectors * kElements)) - 1;
+  }
+
   __device__ void raise(const Extended& bound) {
     if (bound_ < bound) bound_ = bound;
   }
 
   __device__ void prune(int slack) { raise(list_.prune(entries_, params_.k, slack)); }
 
+  using Vectors = Vector<Bits>[kLaneVectors<Bits>];
+
   // Calls look(vectors, at, present) for each of the warp's tiles of a part: a lane's vectors, the first of
   // which is number `at` of the chunk, and how many of them there are. begin(tile) comes before, with the
   // tile's first vector.
   template <class Begin, class Look>
   __device__ static void visit_tiles(const Part& part, Begin&& begin, Look&& look) {
-    const uint32_t lane = threadIdx.x % 32, step = blockDim.x / 32 * kTileVectors;
+    constexpr int kVectors = kLaneVectors<Bits>;
+    constexpr uint32_t kTile = kTileVectors<Bits>;
+    const uint32_t lane = threadIdx.x % 32, step = blockDim.x / 32 * kTile;
     const uint4* const source = reinterpret_cast<const uint4*>(part.elements);
-    for (uint32_t tile = part.first + threadIdx.x / 32 * kTileVectors; tile < part.last; tile += step) {
-      const uint32_t at = tile + lane;
-      Vector<Bits> vectors[kGroupVectors];
-      int present = kGroupVectors;
-      if (tile + kTileVectors > part.last) {  // the last tile may be short
-        present = 0;
+    uint32_t tile = part.first + threadIdx.x / 32 * kTile;
+    for (; tile + kTile <= part.last; tile += step) {
+      Vector<Bits> vectors[kVectors];
 #pragma unroll
-        for (int v = 0; v < kGroupVectors; ++v) present += at + v * 32 < part.last ? 1 : 0;
-      }
-#pragma unroll
-      for (int v = 0; v < kGroupVectors; ++v) {
-        vectors[v].words = v < present ? source[at + v * 32] : uint4{};
-      }
+      for (int v = 0; v < kVectors; ++v) vectors[v].words = source[tile + lane + v * 32];
       begin(tile);
-      look(vectors, at, present);
+      look(vectors, tile + lane, kVectors);
     }
+    if (tile >= part.last) return;
+    Vector<Bits> vectors[kVectors];  // of the last tile, which is short
+    int present = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      vectors[v].words = uint4{};
+      if (tile + lane + v * 32 < part.last) {
+        vectors[v].words = source[tile + lane + v * 32];
+        ++present;
+      }
+    }
+    begin(tile);
+    look(vectors, tile + lane, present);
   }
 
   // Raises the bound to one that k elements of some chunks reach: `count` of them, from the ring's current
@@ -196,12 +222,12 @@ class Selector {
       __syncthreads();  // all have counted
       const TargetDigit<uint32_t> target =
           find_target_digit(list_.histogram, 1 << digit.width(), selection.owed, scratch.target);
-      selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+      selection.narrow(digit, target.digit, target.above, target.count);
     }
     Extended bound{selection.low.key, 0};
     if (selection.candidates - selection.owed > slack) {
       // Key 0 may be that of a group without elements, unless every warp has a whole tile of the first chunk.
-      const bool all_have = params_.rows.vectors_of(chunk, shape) >= kTileVectors / 32 * blockDim.x;
+      const bool all_have = params_.rows.vectors_of(chunk, shape) >= kTileVectors<Bits> / 32 * blockDim.x;
       if (bound.key > 0 || all_have)
         bound.reversed = least_of_ties(bound.key, selection.owed, chunk, count, shape);
     }
@@ -218,10 +244,10 @@ class Selector {
     for (uint32_t i = 0; i < count; ++i, chunk = params_.rows.next(chunk)) {
       visit_tiles(
           part_of(chunk, i, shape), [](uint32_t) {},
-          [&](const Vector<Bits>(&vectors)[kGroupVectors], uint32_t, int present) {
+          [&](const Vectors& vectors, uint32_t, int present) {
 #pragma unroll
-            for (int v = 0; v < kGroupVectors; ++v) {
-              if (v < present) maxima.see(v, vectors[v]);
+            for (int v = 0; v < kLaneVectors<Bits>; ++v) {
+              if (v < present) maxima.see(v % kGroupVectors, vectors[v]);
             }
             seen_vectors += present;
           });
@@ -258,16 +284,12 @@ class Selector {
       const Part part = part_of(chunk, i, shape);
       visit_tiles(
           part, [](uint32_t) {},
-          [&](const Vector<Bits>(&vectors)[kGroupVectors], uint32_t at, int present) {
-            uint32_t ties = 0;
-#pragma unroll
-            for (int v = 0; v < kGroupVectors; ++v) {
-              if (v < present) ties += __popc(from.probe(vectors[v]) & ~beyond.probe(vectors[v]));
-            }
+          [&](const Vectors& vectors, uint32_t at, int present) {
+            uint32_t ties = __popc(from.probe(vectors) & ~beyond.probe(vectors) & of_present(present));
             ties = __reduce_add_sync(~0u, ties);
             if (threadIdx.x % 32 != 0 || ties == 0) return;
             // All of the tile reach what its last element does.
-            const Index last = min(at + kTileVectors, part.last) * kElements - 1;
+            const Index last = min(at + kTileVectors<Bits>, part.last) * kElements - 1;
             atomicAdd(list_.histogram + ((part.reversed - last) >> shift), ties);
           });
     }
@@ -285,12 +307,9 @@ class Selector {
         part,
         // All of a tile lies behind the bound's index if its first element does.
         [&](uint32_t tile) { filter_.raise(bound_.key, part.reversed - tile * kElements < bound_.reversed); },
-        [&](const Vector<Bits>(&vectors)[kGroupVectors], uint32_t at, int present) {
-          uint32_t chosen = 0;
-#pragma unroll
-          for (int v = 0; v < kGroupVectors; ++v) {
-            if (v < present) chosen |= filter_.probe(vectors[v]) << (v * kElements);
-          }
+        [&](const Vectors& vectors, uint32_t at, int present) {
+          uint32_t chosen = filter_.probe(vectors);
+          if (present < kLaneVectors<Bits>) chosen &= of_present(present);
           if (!__any_sync(~0u, chosen != 0)) return;
           uint32_t place = before + CandidateList<Bits>::reserve(added, __popc(chosen));
           for (; chosen != 0; chosen &= chosen - 1, ++place) {

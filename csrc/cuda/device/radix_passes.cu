@@ -70,7 +70,7 @@ struct PartOfPass {
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic + kWarps * kWarpStageBytes<Bits, Index>);
 
   // low <= candidates <= split < winners <= top.
-  const Extended low = step.selection.low, split = step.selection.split, top = step.selection.top;
+  const Extended low = step.selection.low, split = step.selection.split, top = step.top;
   const Word key_span = top.key - low.key, candidate_span = split.key - low.key;
   const Index last_index = static_cast<Index>(params.cols - 1);
   // Where no digit has yet told where, the whole row is read.
@@ -348,11 +348,18 @@ __global__ void __launch_bounds__(kPassThreads)
   __syncthreads();                             // the count is there
   if (count == 0 || count == kNoPass) return;  // what the launches before have not begun, none will
 
-  for (;;) {
+  // Only parts that running blocks have taken are waited for, so each wait ends. Were that ever wrong, after
+  // some seconds an error is better than a GPU that hangs.
+  constexpr int kMostNaps = 1 << 26;
+  const int last = params.digits() + 1;
+  while (pass <= last) {
     __syncthreads();  // the part before is done with, and so are its number and shared memory
     if (threadIdx.x == 0) {
       part = atomicAdd(&state.parts[pass].taken, 1u);
-      while ((count = state.count(pass)) == 0) __nanosleep(100);
+      for (int naps = 0; (count = state.count(pass)) == 0; ++naps) {
+        if (naps == kMostNaps) __trap();
+        __nanosleep(100);
+      }
     }
     __syncthreads();  // the part is known
     if (count == kNoPass) return;

@@ -15,18 +15,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 template <int kPlace>
 double microseconds_at(const Problem& problem, const Work& work) {
   if constexpr (kPlace >= 0) {
-    return microseconds(kCostsH200[kPlace], dtype_bytes(problem.dtype), work);
+    return microseconds(kCostsH200[kPlace], problem, work);
   } else {
     return kNever;
   }
 }
 
 double microseconds_of_order(const Problem& problem, const Device& device) {
-  const double rows = static_cast<double>(problem.rows), k = static_cast<double>(problem.k);
-  Work work{};
-  work.bytes = 3 * rows * k * (dtype_bytes(problem.dtype) + 8);
-  work.elements = static_cast<double>((problem.rows + device.sm_count - 1) / device.sm_count) * k;
-  return microseconds_at<place_of(kCostsH200, "order_rows")>(problem, work);
+  return microseconds_at<place_of(kCostsH200, "order_rows")>(problem, work_of_order(problem, device));
 }
 
 // What the request would take with this config. On a GPU of other size the forms keep their order as long as
@@ -45,6 +41,7 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kAir: return nullptr;
+    case Algorithm::kBitonic: return bitonic::unsupported_reason(problem);
     case Algorithm::kDelegate: return delegate::unsupported_reason(problem);
     case Algorithm::kGridSelect: return grid_select::unsupported_reason(problem);
     case Algorithm::kSort: return sort::unsupported_reason(problem);

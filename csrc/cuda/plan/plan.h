@@ -11,6 +11,7 @@
 #include "core/problem.h"
 #include "core/rerank_problem.h"
 #include "cuda/air/air.h"
+#include "cuda/bitonic/bitonic.h"
 #include "cuda/delegate/delegate.h"
 #include "cuda/gpu.h"
 #include "cuda/grid_select/grid_select.h"
@@ -20,9 +21,10 @@
 namespace gputopk::cuda {
 
 // Every form there is.
-using Config = std::variant<air::OneCluster, air::OneBlock, air::ManyBlocks, grid_select::Registers,
-                            grid_select::SharedList, sort::Copy, sort::Partition, sort::WholeRows,
-                            delegate::OnChip, delegate::FromSample, delegate::FromMaxima>;
+using Config =
+    std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneWarp,
+                 grid_select::Registers, grid_select::SharedList, sort::Copy, sort::Partition,
+                 sort::WholeRows, delegate::OnChip, delegate::FromSample, delegate::FromMaxima>;
 
 struct Plan {
   Problem problem;

@@ -1,5 +1,5 @@
-// Bulk copies and the barriers in shared memory that they complete on: a copy lands when it likes before it is
-// waited for, and until then its memory holds poison.
+// Bulk copies and the barriers in shared memory that they complete on: a copy lands when it likes before it
+// is waited for, and until then its memory holds poison.
 
 #include <cstring>
 
@@ -11,7 +11,9 @@ namespace {
 
 MemoryBarrier& barrier_at(Block& block, const uint64_t* address) {
   for (MemoryBarrier& barrier : block.memory_barriers) {
-    if (barrier.address == address) return barrier;
+    if (barrier.address != address) continue;
+    if (!barrier.fenced) fail("a memory barrier that no fence has followed since it was initialised");
+    return barrier;
   }
   fail("a memory barrier at %p that has not been initialised", static_cast<const void*>(address));
 }
@@ -43,10 +45,14 @@ void barrier_init(uint64_t* address, unsigned arrivals) {
   access_range(address, sizeof(*address), /*writes=*/true);
   for (MemoryBarrier& barrier : block.memory_barriers) {
     if (barrier.address != address) continue;
-    barrier = {address, arrivals, arrivals, 0, 0};
+    barrier = {address, arrivals, arrivals, 0, false, 0};
     return;
   }
-  block.memory_barriers.push_back({address, arrivals, arrivals, 0, 0});
+  block.memory_barriers.push_back({address, arrivals, arrivals, 0, false, 0});
+}
+
+void barrier_fence() {
+  for (MemoryBarrier& barrier : current->block->memory_barriers) barrier.fenced = true;
 }
 
 void barrier_arrive(uint64_t* address, unsigned expected_bytes) {
@@ -77,7 +83,8 @@ void copy_bulk(void* to, const void* from, unsigned bytes, uint64_t* barrier) {
   poison(to, bytes);
   Block& block = *current->block;
   barrier_at(block, barrier);
-  block.copies.push_back({static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), bytes, barrier});
+  block.copies.push_back(
+      {static_cast<unsigned char*>(to), static_cast<const unsigned char*>(from), bytes, barrier});
 }
 
 }  // namespace simt

@@ -29,6 +29,7 @@ struct Settings {
   int compute_capability = 90;
   int shared_bytes = 227 * 1024;  // a block's, at most
   int cluster_blocks = 8;
+  int cluster_room = 8;  // blocks of a cluster that a launch finds room for, as in a part of a GPU
   uint64_t seed = 1;
 };
 
@@ -48,7 +49,7 @@ struct Thread {
   uint64_t value, result;
   int from;
   int named_barrier;
-  int arrived_at;  // the cluster barrier's phase, or -1
+  int arrived_at;       // the cluster barrier's phase, or -1
   uint32_t warp_syncs;  // __syncwarps that it has passed
   int cluster_phases;   // of the cluster's barrier that it has waited for
 };
@@ -72,6 +73,7 @@ struct MemoryBarrier {
   uint64_t* address;
   unsigned arrivals;
   int64_t pending_arrivals, pending_bytes;
+  bool fenced;  // others, and copies, may use it
   unsigned phase;
 };
 struct BulkCopy {
@@ -93,9 +95,9 @@ struct Block {
   std::vector<Thread> threads;
   std::vector<Warp> warps;
   uint32_t ready_warps;
-  int running;        // threads that have not ended
-  int arrived;        // at the block's barrier
-  Vote vote;          // of that barrier
+  int running;  // threads that have not ended
+  int arrived;  // at the block's barrier
+  Vote vote;    // of that barrier
   int voted;
   uint32_t barriers;  // passed
   bool begun, triggered;
@@ -110,7 +112,7 @@ struct Block {
 };
 
 struct Launch {
-  std::unique_ptr<Call> call;        // none: work of the host
+  std::unique_ptr<Call> call;  // none: work of the host
   std::function<void()> host_work;
   unsigned blocks, threads;
   size_t shared_bytes;
@@ -134,6 +136,10 @@ struct Machine {
   uint64_t launches = 0, steps = 0, switches = 0;
 };
 
+// ---- runtime.cpp ----
+// Whether a kernel may have so much: a message, or null.
+const char* too_much_shared(const Launch& launch, size_t static_bytes);
+
 extern Machine machine;
 extern Thread* current;  // that runs, or null: the host does
 
@@ -144,6 +150,8 @@ uint32_t random_number();
 inline bool one_in(uint32_t n) { return n <= 1 || random_number() % n == 0; }
 // Runs all that has been launched. False: machine.message says why not.
 bool synchronize();
+// Forgets what is left of a stream.
+void abandon();
 // The thread that runs lets others run, of this block or others.
 void give_way();
 // The same at a point where the order of blocks matters, if the dice say so.

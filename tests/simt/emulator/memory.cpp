@@ -1,6 +1,6 @@
 // What kernels may read and write. -fsanitize=thread announces each access before it is made: it must be
-// aligned, lie within a buffer of the call, the block's shared memory or the thread's stack, and not read what
-// nobody has written.
+// aligned, lie within a buffer of the call, the block's shared memory or the thread's stack, and not read
+// what nobody has written.
 
 #include <link.h>
 
@@ -13,6 +13,8 @@
 namespace simt {
 
 int64_t most_cols_of_32_bits = 0xFFFFFFFF;
+int planted = 0;
+bool is_planted(int mutant) { return planted == mutant; }
 
 namespace {
 
@@ -68,8 +70,8 @@ void check_region(GlobalRegion& region, uintptr_t address, size_t bytes, Kind ki
   }
   for (size_t i = 0; i < bytes; ++i) {
     if (written[i] != 0) continue;
-    fail("reads %zu bytes of the %s at %zu of %zu, of which nobody has written number %zu", bytes, region.name, at,
-         region.bytes, i);
+    fail("reads %zu bytes of the %s at %zu of %zu, of which nobody has written number %zu", bytes,
+         region.name, at, region.bytes, i);
   }
 }
 
@@ -85,7 +87,8 @@ void check_region(GlobalRegion& region, uintptr_t address, size_t bytes, Kind ki
     if (at < -65536 || at > static_cast<ptrdiff_t>(region.bytes) + 65536) continue;
     fail("%s %zu bytes at %td of the %s, which has %zu", verb(kind), bytes, at, region.name, region.bytes);
   }
-  fail("%s %zu bytes at %p, which is no memory of this launch", verb(kind), bytes, reinterpret_cast<void*>(address));
+  fail("%s %zu bytes at %p, which is no memory of this launch", verb(kind), bytes,
+       reinterpret_cast<void*>(address));
 }
 
 void access_global(uintptr_t address, size_t bytes, Kind kind) {
@@ -122,8 +125,10 @@ T combine(Atomic operation, T before, T value, T compared) {
     case Atomic::kAdd: return static_cast<T>(before + value);
     case Atomic::kMin: return std::min(before, value);
     case Atomic::kMax: return std::max(before, value);
-    case Atomic::kMinSigned: return static_cast<T>(std::min(static_cast<Signed>(before), static_cast<Signed>(value)));
-    case Atomic::kMaxSigned: return static_cast<T>(std::max(static_cast<Signed>(before), static_cast<Signed>(value)));
+    case Atomic::kMinSigned:
+      return static_cast<T>(std::min(static_cast<Signed>(before), static_cast<Signed>(value)));
+    case Atomic::kMaxSigned:
+      return static_cast<T>(std::max(static_cast<Signed>(before), static_cast<Signed>(value)));
     case Atomic::kAnd: return before & value;
     case Atomic::kOr: return before | value;
     case Atomic::kXor: return before ^ value;
@@ -173,7 +178,8 @@ void poison(void* memory, size_t bytes) {
   std::memset(memory, static_cast<unsigned char>(machine.settings.seed * 0x9D + 0x5B), bytes);
 }
 
-void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t row_bytes, size_t stride_bytes) {
+void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t row_bytes,
+                size_t stride_bytes) {
   if (image_end == 0) dl_iterate_phdr(find_image, nullptr);
   if (bytes == 0) return;
   regions.push_back({name, static_cast<unsigned char*>(begin), bytes, kind, row_bytes, stride_bytes, {}});
@@ -239,12 +245,12 @@ extern "C" {
 
 using simt::Kind;
 
-#define SIMT_ACCESSES(bytes)                                                                             \
-  void __tsan_read##bytes(void* at) { simt::access(at, bytes, Kind::kRead); }                            \
-  void __tsan_write##bytes(void* at) { simt::access(at, bytes, Kind::kWrite); }                          \
-  void __tsan_unaligned_read##bytes(void* at) { simt::access(at, bytes, Kind::kRead, /*whole=*/false); } \
+#define SIMT_ACCESSES(bytes)                                                                               \
+  void __tsan_read##bytes(void* at) { simt::access(at, bytes, Kind::kRead); }                              \
+  void __tsan_write##bytes(void* at) { simt::access(at, bytes, Kind::kWrite); }                            \
+  void __tsan_unaligned_read##bytes(void* at) { simt::access(at, bytes, Kind::kRead, /*whole=*/false); }   \
   void __tsan_unaligned_write##bytes(void* at) { simt::access(at, bytes, Kind::kWrite, /*whole=*/false); } \
-  void __tsan_volatile_read##bytes(void* at) { simt::access(at, bytes, Kind::kStrongRead); }             \
+  void __tsan_volatile_read##bytes(void* at) { simt::access(at, bytes, Kind::kStrongRead); }               \
   void __tsan_volatile_write##bytes(void* at) { simt::access(at, bytes, Kind::kStrongWrite); }
 SIMT_ACCESSES(1)
 SIMT_ACCESSES(2)
@@ -260,7 +266,9 @@ void __tsan_func_entry(void*) {}
 void __tsan_func_exit() {}
 void __tsan_vptr_update(void*, void*) {}
 // Of the host's own records.
-uint64_t __tsan_atomic64_load(const volatile uint64_t* at, int) { return __atomic_load_n(at, __ATOMIC_SEQ_CST); }
+uint64_t __tsan_atomic64_load(const volatile uint64_t* at, int) {
+  return __atomic_load_n(at, __ATOMIC_SEQ_CST);
+}
 uint64_t __tsan_atomic64_fetch_or(volatile uint64_t* at, uint64_t value, int) {
   return __atomic_fetch_or(at, value, __ATOMIC_SEQ_CST);
 }

@@ -16,6 +16,17 @@ std::map<const void*, Granted> granted;  // to each kernel
 
 }  // namespace
 
+const char* too_much_shared(const Launch& launch, size_t static_bytes) {
+  const size_t both = launch.shared_bytes + static_bytes;
+  if (both > static_cast<size_t>(machine.settings.shared_bytes)) {
+    return "static and dynamic shared memory are more than a block can have";
+  }
+  constexpr size_t kGivenToAll = 48 * 1024;
+  const bool asked = granted[launch.kernel].dynamic_bytes != static_cast<int>(kGivenToAll);
+  return asked || both <= kGivenToAll ? nullptr
+                                      : "more than 48 KB of shared memory, for which no leave was asked";
+}
+
 cudaError_t attributes_of(const void*, cudaFuncAttributes& attributes) {
   attributes = {};
   attributes.ptxVersion = 90;
@@ -48,7 +59,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::un
   for (unsigned i = 0; i < config.numAttrs; ++i) {
     const cudaLaunchAttribute& attribute = config.attrs[i];
     if (attribute.id == cudaLaunchAttributeCooperative) launch->cooperative = attribute.val.cooperative != 0;
-    if (attribute.id == cudaLaunchAttributeClusterDimension) launch->cluster_blocks = attribute.val.clusterDim.x;
+    if (attribute.id == cudaLaunchAttributeClusterDimension)
+      launch->cluster_blocks = attribute.val.clusterDim.x;
     if (attribute.id == cudaLaunchAttributeProgrammaticStreamSerialization) {
       launch->ahead = attribute.val.programmaticStreamSerializationAllowed != 0;
     }
@@ -62,8 +74,8 @@ cudaError_t launch(const cudaLaunchConfig_t& config, const void* kernel, std::un
     return cudaErrorInvalidValue;
   }
   if (launch->cluster_blocks > 1) {
-    const int most = granted[kernel].large_clusters ? machine.settings.cluster_blocks
-                                                    : std::min(8, machine.settings.cluster_blocks);
+    const int room = std::min(machine.settings.cluster_blocks, machine.settings.cluster_room);
+    const int most = granted[kernel].large_clusters ? room : std::min(8, room);
     if (static_cast<int>(launch->cluster_blocks) > most || launch->blocks % launch->cluster_blocks != 0) {
       return cudaErrorInvalidClusterSize;
     }

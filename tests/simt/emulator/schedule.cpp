@@ -51,16 +51,18 @@ namespace {
 void* scheduler_stack;  // where the scheduler waits for a thread to give way
 bool leave_slice;       // the block's turn is over
 uint64_t random_state;
-int idle;               // turns of threads that wait, since anything else has happened
+int idle;  // turns of threads that wait, since anything else has happened
 
-constexpr size_t kMostResident = 24;  // blocks, for the host's memory: but for a cluster or a cooperative launch
+constexpr size_t kMostResident =
+    24;  // blocks, for the host's memory: but for a cluster or a cooperative launch
 constexpr size_t kMostThreads = 1024;  // a block's
 std::vector<unsigned char*> spare_stacks;
 
 const char* name_of(Collective kind) {
-  constexpr const char* kNames[] = {"none",       "__syncwarp",  "__shfl",       "a vote",
-                                    "__match",    "__reduce_add", "__reduce_min", "__reduce_max",
-                                    "__reduce_min", "__reduce_max", "__reduce_and", "__reduce_or", "__reduce_xor"};
+  constexpr const char* kNames[] = {"none",         "__syncwarp",   "__shfl",       "a vote",
+                                    "__match",      "__reduce_add", "__reduce_min", "__reduce_max",
+                                    "__reduce_min", "__reduce_max", "__reduce_and", "__reduce_or",
+                                    "__reduce_xor"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -215,9 +217,12 @@ void run_slice(Block& block) {
   }
   if (!block.copies.empty() && one_in(4)) land_copies(block);
   if (block.running == 0) {
-    if (!block.copies.empty()) {
+    const char* const too_much = too_much_shared(*block.launch, static_bytes_of(block));
+    const char* const finding =
+        block.copies.empty() ? too_much : "a block ends before its bulk copies have landed";
+    if (finding != nullptr) {
       machine.failed = true;
-      machine.message = "a block ends before its bulk copies have landed";
+      machine.message = finding;
     }
     end_view(block);
   } else {
@@ -279,13 +284,14 @@ std::string describe_waiting() {
       if (thread.state == State::kCollective) some = &thread;
     }
     char line[256];
-    std::snprintf(line, sizeof(line),
-                  "; block %u: %d threads ended, %d at the block's barrier, %d at the cluster's, %d at a named "
-                  "one, %d at warp collectives%s%s",
-                  block->index, counts[static_cast<int>(State::kDone)], counts[static_cast<int>(State::kBarrier)],
-                  counts[static_cast<int>(State::kCluster)], counts[static_cast<int>(State::kNamedBarrier)],
-                  counts[static_cast<int>(State::kCollective)], some ? ", such as " : "",
-                  some ? name_of(some->kind) : "");
+    std::snprintf(
+        line, sizeof(line),
+        "; block %u: %d threads ended, %d at the block's barrier, %d at the cluster's, %d at a named "
+        "one, %d at warp collectives%s%s",
+        block->index, counts[static_cast<int>(State::kDone)], counts[static_cast<int>(State::kBarrier)],
+        counts[static_cast<int>(State::kCluster)], counts[static_cast<int>(State::kNamedBarrier)],
+        counts[static_cast<int>(State::kCollective)], some ? ", such as " : "",
+        some ? name_of(some->kind) : "");
     text += line;
     if (text.size() > 600) break;
   }
@@ -355,7 +361,8 @@ uint64_t collective(Collective kind, unsigned mask, uint64_t value, int from) {
   const int lane = static_cast<int>(thread.index % 32);
   if ((mask >> lane & 1) == 0) fail("%s with mask %08x, which lacks lane %d", name_of(kind), mask, lane);
   if ((mask & (warp.ended | ~warp.lanes)) != 0) {
-    fail("%s with mask %08x, of which lanes %08x have ended", name_of(kind), mask, mask & (warp.ended | ~warp.lanes));
+    fail("%s with mask %08x, of which lanes %08x have ended", name_of(kind), mask,
+         mask & (warp.ended | ~warp.lanes));
   }
   const unsigned others = warp.waiting & mask;
   const Thread* const lanes = &block.threads[thread.index / 32 * 32];
@@ -391,10 +398,12 @@ uint64_t collective(Collective kind, unsigned mask, uint64_t value, int from) {
       case Collective::kReduceMin: common = first ? own : std::min(common, own); break;
       case Collective::kReduceMax: common = std::max(common, own); break;
       case Collective::kReduceMinSigned:
-        common = first ? own : static_cast<uint32_t>(std::min(static_cast<int>(common), static_cast<int>(own)));
+        common =
+            first ? own : static_cast<uint32_t>(std::min(static_cast<int>(common), static_cast<int>(own)));
         break;
       case Collective::kReduceMaxSigned:
-        common = first ? own : static_cast<uint32_t>(std::max(static_cast<int>(common), static_cast<int>(own)));
+        common =
+            first ? own : static_cast<uint32_t>(std::max(static_cast<int>(common), static_cast<int>(own)));
         break;
       case Collective::kReduceAnd: common = first ? own : common & own; break;
       case Collective::kReduceOr: common |= own; break;
@@ -542,10 +551,14 @@ bool synchronize() {
     run_slice(*chosen);
     if (!machine.failed && chosen->running == 0) end_block(chosen);
   }
+  abandon();
+  return !machine.failed;
+}
+
+void abandon() {
+  current = nullptr;
   while (!machine.resident.empty()) end_block(machine.resident.back());
   machine.stream.clear();
-  current = nullptr;
-  return !machine.failed;
 }
 
 }  // namespace simt

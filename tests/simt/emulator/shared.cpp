@@ -1,9 +1,10 @@
-// Shared memory. Static variables lie in this library's thread_local segment: see shim/simt.h. It holds those of
-// the block whose turn it is; the lines that a block has touched are copied out at the end of its turn and back
-// at the next, and all others hold poison.
+// Shared memory. Static variables lie in this library's thread_local segment: see shim/simt.h. It holds those
+// of the block whose turn it is; the lines that a block has touched are copied out at the end of its turn and
+// back at the next, and all others hold poison.
 //
-// Of each word it is known who wrote it last and who read it, so that two threads that touch it with no barrier
-// between them, one of them writing, are found whatever the order they came in: by a barrier of the block, a
+// Of each word it is known who wrote it last and who read it, so that two threads that touch it with no
+// barrier between them, one of them writing, are found whatever the order they came in: by a barrier of the
+// block, a
 // __syncwarp of their warp, or a barrier of the cluster.
 
 #include "shared.h"
@@ -20,7 +21,7 @@ namespace simt {
 namespace {
 
 volatile thread_local char segment_anchor;  // so that the segment is there, and never empty
-unsigned char* segment;            // of static shared memory
+unsigned char* segment;                     // of static shared memory
 size_t segment_bytes;
 constexpr size_t kLine = 256;
 
@@ -115,9 +116,11 @@ bool is_before(const Touch& touch) {
 }
 
 [[noreturn]] void race(const Touch& other, bool other_writes, Kind kind, const char* what, size_t at) {
-  fail("%s %s shared memory at %zu, which thread %u of the block, or rank %u of its cluster, %s with no barrier "
-       "between",
-       verb(kind), what, at, other.thread % 1024u, other.thread / 1024u, other_writes ? "wrote" : "read");
+  fail(
+      "%s %s shared memory at %zu, which thread %u of the block, or rank %u of its cluster, %s with no "
+      "barrier "
+      "between",
+      verb(kind), what, at, other.thread % 1024u, other.thread / 1024u, other_writes ? "wrote" : "read");
 }
 
 void check_word(Word& word, const Touch& now, Kind kind, const char* what, size_t at) {
@@ -142,15 +145,20 @@ void check(Shadow& shadow, const char* what, size_t at, size_t bytes, Kind kind)
   if (kind == Kind::kRead || kind == Kind::kStrongRead) {
     for (size_t i = 0; i < bytes; ++i) {
       if (written[i] == 0) {
-        fail("reads %zu bytes of %s shared memory, at %zu, of which nobody has written number %zu", bytes, what, at, i);
+        fail("reads %zu bytes of %s shared memory, at %zu, of which nobody has written number %zu", bytes,
+             what, at, i);
       }
     }
   } else {
     std::memset(written, 1, bytes);
   }
   const Block& block = *current->block;
-  Touch now{static_cast<uint16_t>(block.rank * 1024 + current->index), 0, is_strong(kind), block.barriers,
-            current->warp_syncs, block.cluster->phase + (current->arrived_at == block.cluster->phase)};
+  Touch now{static_cast<uint16_t>(block.rank * 1024 + current->index),
+            0,
+            is_strong(kind),
+            block.barriers,
+            current->warp_syncs,
+            block.cluster->phase + (current->arrived_at == block.cluster->phase)};
   for (size_t word = at / 4; word * 4 < at + bytes; ++word) {
     const size_t first = std::max(at, word * 4) % 4, end = std::min(at + bytes - word * 4, size_t{4});
     now.bytes = static_cast<uint8_t>((1u << end) - (1u << first));
@@ -203,7 +211,8 @@ BlockMemory* new_block_memory(size_t dynamic_bytes) {
 
 void enter_shared(Block& block) {
   const BlockMemory& memory = *block.memory;
-  memory.each_line([&](size_t first, size_t bytes) { std::memcpy(segment + first, memory.saved + first, bytes); });
+  memory.each_line(
+      [&](size_t first, size_t bytes) { std::memcpy(segment + first, memory.saved + first, bytes); });
   entered = &block;
 }
 
@@ -229,6 +238,15 @@ void free_block_memory(Block& block) {
   memory->dynamic = nullptr;
   memory->dynamic_bytes = 0;
   spare_memory.push_back(memory);
+}
+
+size_t static_bytes_of(const Block& block) {
+  size_t count = 0;
+  block.memory->each_line([&](size_t first, size_t bytes) {
+    const uint8_t* const written = block.memory->of_static.written.data() + first;
+    count += static_cast<size_t>(std::count(written, written + bytes, 1));
+  });
+  return count;
 }
 
 bool access_shared(uintptr_t address, size_t bytes, Kind kind) {

@@ -9,13 +9,19 @@ namespace simt {
 struct Block;
 struct BlockMemory;
 
-enum class Kind : uint8_t { kRead = 0, kWrite = 1, kStrongRead = 2, kStrongWrite = 3 };  // strong: atomic, volatile
+enum class Kind : uint8_t {
+  kRead = 0,
+  kWrite = 1,
+  kStrongRead = 2,
+  kStrongWrite = 3
+};  // strong: atomic, volatile
 inline bool writes(Kind kind) { return (static_cast<int>(kind) & 1) != 0; }
 inline bool is_strong(Kind kind) { return (static_cast<int>(kind) & 2) != 0; }
 inline const char* verb(Kind kind) { return writes(kind) ? "writes" : "reads"; }
 
 BlockMemory* new_block_memory(size_t dynamic_bytes);
 void free_block_memory(Block& block);
+size_t static_bytes_of(const Block& block);  // that have been written
 void enter_shared(Block& block);
 void leave_shared(Block& block);
 

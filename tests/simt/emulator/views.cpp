@@ -1,20 +1,22 @@
-// What a block sees of global memory. Its own stores may stay with it for a while, in any order, until a fence
-// lets them go: other blocks do not see them. What others have stored it may see late, until a fence of its
-// own. Both by the same means: at the beginning of a block's turn its view is put into memory, at the end what
-// all agree on.
+// What a block sees of global memory. Its own stores may stay with it for a while, in any order, until a
+// fence lets them go: other blocks do not see them. What others have stored it may see late, until a fence of
+// its own. Both by the same means: at the beginning of a block's turn its view is put into memory, at the end
+// what all agree on.
 //
 // Atomics, and stores and loads of cuda::atomic_ref, reach what all agree on at once. So a counter that is
 // raised without a fence before it is seen ahead of the data that it speaks of.
 
-#include "machine.h"
 #include "views.h"
+#include "machine.h"
 
 namespace simt {
 namespace {
 
 constexpr size_t kMostPending = 96, kMostStale = 64;
 
-bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) { return a < b + b_bytes && b < a + a_bytes; }
+bool overlap(uintptr_t a, size_t a_bytes, uintptr_t b, size_t b_bytes) {
+  return a < b + b_bytes && b < a + a_bytes;
+}
 template <class Piece>
 bool overlaps(const Piece& piece, uintptr_t address, size_t bytes) {
   return overlap(piece.address, piece.bytes, address, bytes);
@@ -125,7 +127,8 @@ void end_view(Block& block) {
 void before_store(uintptr_t address, size_t bytes) {
   Block& block = *current->block;
   View& view = *block.view;
-  if (!view.stale.empty()) refresh(block, [&](const Stale& stale) { return overlaps(stale, address, bytes); });
+  if (!view.stale.empty())
+    refresh(block, [&](const Stale& stale) { return overlaps(stale, address, bytes); });
   if (view.pending.size() >= kMostPending) {
     size_t oldest = kMostPending / 2;
     commit(block, [&, first = &view.pending[0]](const Pending& store) {
@@ -134,8 +137,8 @@ void before_store(uintptr_t address, size_t bytes) {
   }
   for (size_t done = 0; done < bytes;) {
     const size_t piece = std::min<size_t>(16, bytes - done);
-    Pending store{address + done, static_cast<uint8_t>(piece), {}, {}, current->index, block.barriers,
-                  current->warp_syncs};
+    Pending store{address + done, static_cast<uint8_t>(piece), {}, {}, current->index,
+                  block.barriers, current->warp_syncs};
     copy(store.old, at(address + done), piece);
     view.pending.push_back(store);
     done += piece;

@@ -7,6 +7,4 @@ struct __half {
   unsigned short bits;
 };
 inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
-inline float __half2float(__half half) {
-  return static_cast<float>(simt::bits_as<_Float16>(half.bits));
-}
+inline float __half2float(__half half) { return static_cast<float>(simt::bits_as<_Float16>(half.bits)); }

@@ -1,8 +1,9 @@
 // What device code may use of CUDA, for the host: every name that nvcc would know without an #include. What
 // they do is in emulator/. Included before each unit, which is compiled as plain C++.
 //
-// A `__shared__` variable is thread_local: all of them lie in one segment, which the emulator gives each block
-// its own copy of. Every load and store of a kernel is announced to emulator/memory.cpp by -fsanitize=thread.
+// A `__shared__` variable is thread_local: all of them lie in one segment, which the emulator gives each
+// block its own copy of. Every load and store of a kernel is announced to emulator/memory.cpp by
+// -fsanitize=thread.
 #pragma once
 
 #include <algorithm>
@@ -75,7 +76,18 @@ int block_barrier(Vote vote, int value);
 // bar.sync of so many threads at a barrier of this number, 1 to 15.
 void named_barrier(int barrier, int threads, bool waits);
 
-enum class Atomic : int { kAdd, kMin, kMax, kMinSigned, kMaxSigned, kAnd, kOr, kXor, kExchange, kCompareAndSwap };
+enum class Atomic : int {
+  kAdd,
+  kMin,
+  kMax,
+  kMinSigned,
+  kMaxSigned,
+  kAnd,
+  kOr,
+  kXor,
+  kExchange,
+  kCompareAndSwap
+};
 uint64_t atomic(Atomic operation, void* address, int bytes, uint64_t value, uint64_t compared);
 uint64_t load(const void* address, int bytes, bool acquires);
 void store(void* address, int bytes, uint64_t value, bool releases);
@@ -95,11 +107,16 @@ void* map_shared(const void* address, unsigned rank);
 
 // What a bulk copy and the barrier that it completes on do; see shim/cuda/device/ptx.cuh.
 void barrier_init(uint64_t* barrier, unsigned arrivals);
+void barrier_fence();
 void barrier_arrive(uint64_t* barrier, unsigned expected_bytes);
 bool barrier_try_wait(uint64_t* barrier, unsigned parity);
 void copy_bulk(void* to_shared, const void* from_global, unsigned bytes, uint64_t* barrier);
 
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
+
+// Which fault is planted, in sources that have some: see mutants.py. 0: none.
+extern int planted;
+bool is_planted(int mutant);
 
 // The number that a test may lower, so that short rows have indices of 64 bits.
 extern int64_t most_cols_of_32_bits;
@@ -156,8 +173,8 @@ unsigned __match_any_sync(unsigned mask, T value) {
 }
 inline void __syncwarp(unsigned mask = ~0u) { simt::collective(simt::Collective::kSyncWarp, mask, 0, 0); }
 
-#define SIMT_REDUCE(name, T, kind)                                                                     \
-  inline T name(unsigned mask, T value) {                                                              \
+#define SIMT_REDUCE(name, T, kind)                                                                          \
+  inline T name(unsigned mask, T value) {                                                                   \
     return static_cast<T>(simt::collective(simt::Collective::kind, mask, static_cast<unsigned>(value), 0)); \
   }
 SIMT_REDUCE(__reduce_add_sync, unsigned, kReduceAdd)
@@ -180,6 +197,7 @@ inline int __syncthreads_count(int value) { return simt::block_barrier(simt::Vot
 inline void __threadfence() { simt::fence(); }
 inline void __threadfence_block() {}
 inline void __nanosleep(unsigned) { simt::sleep(); }
+[[noreturn]] inline void __trap() { simt::fail("__trap"); }
 inline void cudaTriggerProgrammaticLaunchCompletion() { simt::let_next_kernel_start(); }
 inline void cudaGridDependencySynchronize() { simt::wait_for_kernel_before(); }
 inline unsigned __clusterSizeInBlocks() { return simt::cluster_blocks(); }
@@ -192,21 +210,21 @@ inline void* __cluster_map_shared_rank(const void* address, unsigned rank) {
 
 // ---- Atomics ----
 
-#define SIMT_ATOMIC(name, T, operation)                                                                  \
-  inline T name(T* address, T value) {                                                                   \
-    return static_cast<T>(simt::atomic(simt::Atomic::operation, address, sizeof(T),                      \
-                                       static_cast<uint64_t>(value), 0));                                \
+#define SIMT_ATOMIC(name, T, operation)                                                              \
+  inline T name(T* address, T value) {                                                               \
+    return static_cast<T>(                                                                           \
+        simt::atomic(simt::Atomic::operation, address, sizeof(T), static_cast<uint64_t>(value), 0)); \
   }
-#define SIMT_ATOMICS(T, minimum, maximum) \
-  SIMT_ATOMIC(atomicAdd, T, kAdd)         \
-  SIMT_ATOMIC(atomicMin, T, minimum)      \
-  SIMT_ATOMIC(atomicMax, T, maximum)      \
-  SIMT_ATOMIC(atomicAnd, T, kAnd)         \
-  SIMT_ATOMIC(atomicOr, T, kOr)           \
-  SIMT_ATOMIC(atomicXor, T, kXor)         \
-  SIMT_ATOMIC(atomicExch, T, kExchange)   \
-  inline T atomicCAS(T* address, T compared, T value) {                                                  \
-    return static_cast<T>(simt::atomic(simt::Atomic::kCompareAndSwap, address, sizeof(T),                \
+#define SIMT_ATOMICS(T, minimum, maximum)                                                               \
+  SIMT_ATOMIC(atomicAdd, T, kAdd)                                                                       \
+  SIMT_ATOMIC(atomicMin, T, minimum)                                                                    \
+  SIMT_ATOMIC(atomicMax, T, maximum)                                                                    \
+  SIMT_ATOMIC(atomicAnd, T, kAnd)                                                                       \
+  SIMT_ATOMIC(atomicOr, T, kOr)                                                                         \
+  SIMT_ATOMIC(atomicXor, T, kXor)                                                                       \
+  SIMT_ATOMIC(atomicExch, T, kExchange)                                                                 \
+  inline T atomicCAS(T* address, T compared, T value) {                                                 \
+    return static_cast<T>(simt::atomic(simt::Atomic::kCompareAndSwap, address, sizeof(T),               \
                                        static_cast<uint64_t>(value), static_cast<uint64_t>(compared))); \
   }
 SIMT_ATOMICS(int, kMinSigned, kMaxSigned)
@@ -240,7 +258,8 @@ inline unsigned __brev(unsigned x) {
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
   const uint64_t bytes = uint64_t{y} << 32 | x;
   unsigned result = 0;
-  for (int i = 0; i < 4; ++i) result |= static_cast<unsigned>(bytes >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<unsigned>(bytes >> (selector >> 4 * i & 7) * 8 & 0xFF) << 8 * i;
   return result;
 }
 template <class T>
