@@ -24,7 +24,8 @@ namespace gputopk::cuda {
 using Config =
     std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
                  bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
-                 sort::Copy, sort::WholeRows, delegate::OnChip, delegate::FromSample, delegate::FromMaxima>;
+                 sort::Copy, sort::Partition, sort::WholeRows, delegate::OnChip, delegate::FromSample,
+                 delegate::FromMaxima>;
 
 struct Plan {
   Problem problem;
