@@ -1,8 +1,9 @@
 """What pip asks for a build: scikit-build-core, and a torch only where there is none.
 
 The build needs the stable headers and libtorch_cpu.so of any torch >= 2.11. CMakeLists.txt finds those of
-the environment that pip runs in, isolated build or not, or in TORCH_DIR. So a torch is downloaded for the build
-only where one is downloaded to run as well. pyproject.toml names this file as the build backend; it is no script.
+the environment that pip runs in, isolated build or not, or in TORCH_DIR. So a torch is downloaded for the
+build only where one is downloaded to run as well. pyproject.toml names this file as the build backend; it is
+no script.
 """
 
 from __future__ import annotations

@@ -38,6 +38,7 @@ README_KS = (16, 256, 2048)
 OURS = "ours:"
 MAX_PANELS = 16
 MAX_LINES = 80
+MAX_SHAPES = 12
 _COLOURS = {
     "floor": "0.6",
     "torch": "tab:red",
@@ -340,7 +341,7 @@ def _plot_kinds(plt: Any, points: Sequence[Record], title: str, path: Path) -> N
 
 
 def _plot_heats(plt: Any, points: Sequence[Record], header: Record, stem: str) -> None:
-    """Every heat map that has cells enough: at least 3 x 3 rows and cols, or two kinds of one shape."""
+    """Every heat map with cells enough: rows and cols of a grid, or four kinds at each of a few shapes."""
     timed = [p for p in points if _value(p, "ours:auto", "x_torch") is not None]
     what = "times as fast as torch.topk"
     for order in (True, False):
@@ -355,15 +356,15 @@ def _plot_heats(plt: Any, points: Sequence[Record], header: Record, stem: str) -
             ks = {k for k in {p["k"] for p in group} if sum(p["k"] == k for p in group) >= 4}
             grids[kind] = [p for p in group if p["k"] in ks]
         for (name, dtype), group in grids.items():
-            if min(len({p[axis] for p in group}) for axis in ("rows", "cols")) >= 3:
+            if len(group) >= 12 and min(len({p[axis] for p in group}) for axis in ("rows", "cols")) >= 3:
                 title = f"{what}: {name} {dtype}, {word}. {_title(header)}"
                 _plot_heat(plt, group, title, Path(f"{stem}-xtorch-{name}-{dtype}-{word}.png"))
         shapes: dict[tuple[int, int, int], list[Record]] = defaultdict(list)
         for p in some:
             shapes[p["rows"], p["cols"], p["k"]].append(p)
-        most = max((len(group) for group in shapes.values()), default=0)
-        kinds = [p for group in shapes.values() if len(group) > max(1, most // 2) for p in group]
-        if kinds:
+        several = [group for group in shapes.values() if len(group) >= 4]
+        kinds = [p for group in several for p in group]
+        if 0 < len(several) <= MAX_SHAPES:
             _plot_kinds(
                 plt, kinds, f"{what}: {word}. {_title(header)}", Path(f"{stem}-xtorch-kinds-{word}.png")
             )
