@@ -4,12 +4,14 @@
 #   VENV=none            make none and install nothing: use PYTHON, which has torch, as it is
 #   BUILD=build-other    a build folder of its own, with libraries of its own; DEBUG=1 has build-debug
 #   FORCE_CUDA=1, FORCE_CPU=1, CUDA_HOME, TORCH_CUDA_ARCH_LIST, MAX_JOBS: see CONTRIBUTING.md
-#   ARGS="..."           passed on to the program that demo, test, bench or gpu-test runs
+#   ARGS="..."           passed on to the program that demo, test, bench, fuzz, mutants or gpu-test runs
+#   MINUTES=10           how long `make fuzz` takes
 
 PYTHON ?= python3
 VENV ?= .venv
 BUILD ?= $(if $(DEBUG),build-debug,build)
 ARGS ?=
+MINUTES ?= 10
 SHELL := /bin/bash
 .SHELLFLAGS := -ec
 
@@ -35,30 +37,46 @@ export FORCE_CUDA FORCE_CPU CUDA_HOME TORCH_CUDA_ARCH_LIST DEBUG
 export PYTHONPATH := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test bench lint format gpu-test wheel build cuda study clean check-tools
+.PHONY: help demo test bench lint format gpu-test wheel build cuda study simt fuzz mutants sanitize clean check-tools
 
 help:
 	@echo "make demo      nearest neighbours in real images, checked and timed against torch.topk"
 	@echo "make test      everything that can run on this machine"
+	@echo "make fuzz      random requests against the exact order, for MINUTES=10: CPU, kernels on the host, GPU"
+	@echo "make mutants   planted faults, one line each, that the kernels' tests on the host have to find"
 	@echo "make bench     timings against torch.topk"
 	@echo "make lint      ruff and clang-format; 'make format' applies them"
 	@echo "make gpu-test  the GPU tests, recorded; needs a GPU and nvcc"
+	@echo "make sanitize  compute-sanitizer's tools on a GPU, recorded"
 	@echo "make wheel     a wheel in dist/"
 	@echo "make build     the libraries, in torch_topk/lib; 'make cuda' the CUDA one whatever the machine"
 	@echo "make study     the CUDA library and the one with the operators of studies, which benches and GPU tests load"
+	@echo "make simt      the kernels for the host, in build/simt, which the tests build too"
 	@echo "make clean     removes all that was built, and keeps $(VENV)"
 
 demo: build
 	@$(PY) -m torch_topk.demo $(ARGS)
 
-test: build
+test: build simt
 	@$(PY) -m pytest -q tests $(ARGS)
+
+simt: $(INSTALLED)
+	@$(PY) -m tests.simt.emulated >/dev/null
+
+fuzz: build simt
+	@$(PY) -m tests.fuzz --minutes $(MINUTES) $(ARGS)
+
+mutants: $(INSTALLED)
+	@$(PY) -m tests.simt.mutants $(ARGS)
 
 bench: $(if $(shell command -v nvidia-smi),study,build)
 	@$(PY) bench/bench_topk.py $(ARGS)
 
 gpu-test: study
 	@$(PY) tests/gpu_record.py run $(ARGS)
+
+sanitize: study
+	@$(PY) tests/sanitize.py
 
 CPP_FILES = find csrc include examples tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu'
 

@@ -3,10 +3,12 @@
     python bench/fit_plan.py            # bench/results/plan-h200.jsonl -> csrc/cuda/plan/costs_h200.h
     python bench/fit_plan.py --check    # writes nothing
 
-A form's time is  fixed + max(bytes, elements, depth) + waves + winners,  each a number of the form's own
-plan (csrc/cuda/cost.h, asked through gputopk::_forms, without a GPU) times a cost. Costs are fitted for each
-form and width of dtype, to the logarithm of the time on the worse of the point's two inputs. A quarter of
-the points is held out; how far the choice by these costs is from the best form is printed for them alone.
+A form's time is  fixed + max(bytes, elements, depth) + waves + blocks + winners + entries,  each a number of
+the form's own plan (csrc/cuda/cost.h, asked through gputopk::_forms, without a GPU) times a cost, and the sum
+bent by a polynomial in the logarithms of the sizes (csrc/cuda/plan/costs.h). Costs are fitted for each form
+and width of dtype, to the logarithm of the time on the worse of the point's two inputs; a time counts the
+less the further it is from the point's best, for what never wins need not be told apart. A quarter of the
+points is held out; how far the choice by these costs is from the best form is printed for them alone.
 """
 
 from __future__ import annotations
@@ -26,13 +28,16 @@ import torch_topk  # noqa: F401 (loads the operators)
 from bench import report
 from bench.environment import ROOT
 
-TERMS = ("bytes", "elements", "depth", "waves", "winners")
-UNITS = np.array([1e6, 1e3, 1e3, 1.0, 1e3])  # of each term, in the header as well
-PARTS = ("fixed", "byte", "element", "depth", "wave", "winner")
+TERMS = ("bytes", "elements", "depth", "waves", "blocks", "winners", "entries")
+UNITS = np.array([1e6, 1e3, 1e3, 1.0, 1.0, 1e3, 1e3])  # of each term, in the header as well
+PARTS = ("fixed", "byte", "element", "depth", "wave", "block", "winner", "entry")
+BENDS = 9
 ORDER = "order_rows"
 WIDTHS = (1, 2, 4, 8)
 HELD_OUT = 4  # one point in so many
-LEAST = 1e-6  # us a unit
+LEAST, MOST = 1e-7, 1e4  # us a unit
+STIFFNESS = 0.3  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
+NEAR = 1.5  # times the best: from there on a time counts less
 
 
 def forms_of(record: report.Record) -> dict[str, tuple[bool, np.ndarray]]:
@@ -50,28 +55,44 @@ def forms_of(record: report.Record) -> dict[str, tuple[bool, np.ndarray]]:
     return forms
 
 
-def predicted(costs: np.ndarray, work: np.ndarray) -> np.ndarray:
-    """Microseconds; work is [n, terms]."""
-    return costs[0] + (costs[1:4] * work[:, :3]).max(axis=1) + work[:, 3:] @ costs[4:]
+def sizes(record: report.Record) -> np.ndarray:
+    """What the polynomial is of: csrc/cuda/plan/costs.h, microseconds()."""
+    r, c, k = (0.1 * np.log2(record[name]) for name in ("rows", "cols", "k"))
+    return np.array([r, c, k, r * r, c * c, k * k, r * c, r * k, c * k])
 
 
-def fit(work: np.ndarray, us: np.ndarray) -> np.ndarray:
+def predicted(costs: np.ndarray, work: np.ndarray, of_sizes: np.ndarray) -> np.ndarray:
+    """Microseconds; work is [n, terms], of_sizes [n, bends]."""
+    sums = costs[0] + (costs[1:4] * work[:, :3]).max(axis=1) + work[:, 3:] @ costs[4 : len(PARTS)]
+    return sums * np.exp2(of_sizes @ costs[len(PARTS) :])
+
+
+def fit(work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Costs, none negative, by least squares of the logarithm. The maximum has corners: several starts."""
+    parts = len(PARTS)
 
-    def distance(logs: np.ndarray) -> np.ndarray:
-        return np.log(predicted(np.exp(logs), work) / us)
+    def costs_of(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.exp(x[:parts]), x[parts:]])
+
+    def distance(x: np.ndarray) -> np.ndarray:
+        errors = weights * np.log2(predicted(costs_of(x), work, of_sizes) / us)
+        return np.concatenate([errors, STIFFNESS * x[parts:]])
 
     starts = [
-        (1.0, 0.25, 0.05, 0.5, 0.5, 0.5),
-        (3.0, 0.25, 0.005, 0.05, 0.05, 0.05),
-        (5.0, 0.5, 0.5, 0.05, 2.0, 5.0),
+        (1.0, 0.25, 0.05, 0.5, 0.5, 0.1, 0.5, 0.05),
+        (3.0, 0.25, 0.005, 0.05, 0.05, 0.05, 0.05, 0.5),
+        (5.0, 0.5, 0.5, 0.05, 2.0, 0.5, 5.0, 0.05),
     ]
-    least = np.log(LEAST)
+    low = np.concatenate([np.full(parts, np.log(LEAST)), np.full(BENDS, -20.0)])
+    high = np.concatenate([np.full(parts, np.log(MOST)), np.full(BENDS, 20.0)])
     results = [
-        least_squares(distance, np.log(start), bounds=(least, 12), loss="soft_l1", f_scale=0.1)
+        least_squares(
+            distance, np.concatenate([np.log(start), np.zeros(BENDS)]), bounds=(low, high),
+            loss="soft_l1", f_scale=0.15, max_nfev=200,
+        )
         for start in starts
-    ]
-    return np.exp(min(results, key=lambda result: result.cost).x)
+    ]  # fmt: skip
+    return costs_of(min(results, key=lambda result: result.cost).x)
 
 
 class Points:
@@ -95,50 +116,43 @@ class Points:
         return getattr(torch, self.records[key]["dtype"]).itemsize
 
 
-def order_work(record: report.Record) -> np.ndarray:
-    """Of order_rows: what csrc/cuda/plan/plan.cpp estimates it by."""
-    rows, k = record["rows"], record["k"]
-    width = getattr(torch, record["dtype"]).itemsize
-    on_an_sm = -(-rows // 132) * k
-    return np.array([3.0 * rows * k * (width + 8), on_an_sm, 0.0, 0.0, 0.0]) / UNITS
-
-
 def fitted(points: Points, train: bool = True) -> dict[str, dict[int, np.ndarray]]:
     """Costs by form and width."""
-    work, us = defaultdict(list), defaultdict(list)
+    samples = defaultdict(list)
     for key, record in points.records.items():
         if train and points.held_out(key):
             continue
-        width = points.width(key)
+        width, best = points.width(key), min(points.us[key].values())
         for form, time in points.us[key].items():
             if form not in points.forms[key]:
                 continue
+            weight = min(1.0, (NEAR * best / time) ** 2)
             in_order, terms = points.forms[key][form]
             if not record["sorted"] or in_order:
-                work[form, width].append(terms)
-                us[form, width].append(time)
-            else:
-                unordered = points.us[key[0], False][form]
-                if time > 1.02 * unordered:
-                    work[ORDER, width].append(order_work(record))
-                    us[ORDER, width].append(time - unordered)
+                samples[form, width].append((terms, sizes(record), time, weight))
+                continue
+            unordered = points.us[key[0], False][form]
+            if time > 1.02 * unordered:
+                samples[ORDER, width].append(
+                    (points.forms[key][ORDER][1], sizes(record), time - unordered, weight)
+                )
     costs: dict[str, dict[int, np.ndarray]] = defaultdict(dict)
-    for (form, width), rows in work.items():
+    for (form, width), rows in samples.items():
         if len(rows) >= 2 * len(PARTS):
-            costs[form][width] = fit(np.array(rows), np.array(us[form, width]))
+            costs[form][width] = fit(*(np.array(column) for column in zip(*rows, strict=True)))
     return costs
 
 
 def estimate(
     costs: dict[str, dict[int, np.ndarray]], points: Points, key: tuple[int, bool], form: str
 ) -> float:
-    width = points.width(key)
+    width, of_sizes = points.width(key), sizes(points.records[key])[None]
     in_order, work = points.forms[key][form]
     if width not in costs.get(form, {}):
         return float("inf")
-    us = predicted(costs[form][width], work[None])[0]
-    if key[1] and not in_order:
-        us += predicted(costs[ORDER][width], order_work(points.records[key])[None])[0]
+    us = predicted(costs[form][width], work[None], of_sizes)[0]
+    if key[1] and not in_order and width in costs.get(ORDER, {}):
+        us += predicted(costs[ORDER][width], points.forms[key][ORDER][1][None], of_sizes)[0]
     return us
 
 
@@ -158,12 +172,16 @@ def regrets(costs: dict[str, dict[int, np.ndarray]], points: Points) -> list[tup
 
 
 def header_text(costs: dict[str, dict[int, np.ndarray]], source: str, header: report.Record) -> str:
+    def cell(numbers: np.ndarray) -> str:
+        parts, bends = (", ".join(f"{n:.4g}" for n in group) for group in np.split(numbers, [len(PARTS)]))
+        return f"{{{parts}, {{{bends}}}}}"
+
     rows = []
     for form in sorted(costs):
         widths = [costs[form].get(width) for width in WIDTHS]
         known = next(w for w in (costs[form].get(4), *widths) if w is not None)
-        cells = ["{" + ", ".join(f"{c:.4g}" for c in (known if w is None else w)) + "}" for w in widths]
-        rows.append(f'    {{"{form}",\n     {{' + ",\n      ".join(cells) + "}},")
+        cells = ",\n      ".join(cell(known if w is None else w) for w in widths)
+        rows.append(f'    {{"{form}",\n     {{{cells}}}}},')
     return f"""// What a unit of each form's work costs, in microseconds, by width of dtype: 1, 2, 4, 8 bytes.
 // Written by bench/fit_plan.py from {source}, of commit {header["commit"]}, {header["date"][:10]},
 // {header["gpu"]}, driver {header["driver"]}. Not edited by hand.
@@ -175,7 +193,7 @@ namespace gputopk::cuda {{
 
 inline constexpr FormCosts kCostsH200[] = {{
     // clang-format off
-    // {", ".join(PARTS)}
+    // {", ".join(PARTS)}, bend
 {chr(10).join(rows)}
     // clang-format on
 }};

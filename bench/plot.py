@@ -136,7 +136,8 @@ def _number_ticks(axis: Any) -> None:
 def _shape(point: Record) -> str:
     size = f"{point['rows']} x {size_text(point['cols'])} k={size_text(point['k'])}"
     what = point["label"] or point["input"]
-    return f"{what} {size} {point['dtype']}{' sorted' if point['sorted'] else ''}"
+    columns = "" if point.get("inner", 1) == 1 else " columns"
+    return f"{what} {size} {point['dtype']}{' sorted' if point['sorted'] else ''}{columns}"
 
 
 def _rerank_shape(record: Record) -> str:
@@ -227,6 +228,7 @@ def _over_cols(points: Sequence[Record]) -> dict[str, list[Record]]:
     groups: dict[str, list[Record]] = defaultdict(list)
     for p in points:
         flags = (" " + p["label"] if p["label"] else "") + (" sorted" if p["sorted"] else "")
+        flags += "" if p.get("inner", 1) == 1 else " columns"
         groups[f"{p['input']} {p['dtype']}{flags}\nrows {p['rows']}, k {size_text(p['k'])}"].append(p)
     return {name: group for name, group in groups.items() if len({p["cols"] for p in group}) > 1}
 
@@ -342,7 +344,7 @@ def _plot_kinds(plt: Any, points: Sequence[Record], title: str, path: Path) -> N
 
 def _plot_heats(plt: Any, points: Sequence[Record], header: Record, stem: str) -> None:
     """Every heat map with cells enough: rows and cols of a grid, or four kinds at each of a few shapes."""
-    timed = [p for p in points if _value(p, "ours:auto", "x_torch") is not None]
+    timed = [p for p in points if p.get("inner", 1) == 1 and _value(p, "ours:auto", "x_torch") is not None]
     what = "times as fast as torch.topk"
     for order in (True, False):
         word = "sorted" if order else "unsorted"

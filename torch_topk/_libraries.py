@@ -29,6 +29,9 @@ def load() -> bool:
 has_cuda: bool = load()
 """Whether the CUDA kernels are loaded."""
 
+registry = torch.library.Library("gputopk", "IMPL")
+"""What the stable ABI cannot register is registered here: fallthroughs, autograd, vmap."""
+
 
 def why_no_cuda() -> str | None:
     """None where CUDA tensors are served on this machine; else what is missing, for a message."""

@@ -1,20 +1,22 @@
-"""The typed front of ``torch.ops.gputopk``, and what the stable ABI cannot register from C++: fakes,
-autograd and vmap."""
+"""``torch_topk.topk``, the typed front of ``torch.ops.gputopk.topk``."""
 
 from __future__ import annotations
 
 import operator
-import warnings
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
-from torch.utils._python_dispatch import _disable_current_modes
 
+from . import _vmap  # noqa: F401  registers the rules
+from ._autograd import gather, is_functorch_active, is_tracing, select
+from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
 from ._libraries import has_cuda
+from ._out import check_no_grad, copy_into, topk_into, two_tensors
 
 __all__ = ["Algorithm", "topk"]
 
@@ -32,11 +34,9 @@ class Algorithm(IntEnum):
     """A bound first, from maxima of parts of the row (Dr. Top-k): long rows."""
     bitonic = 4
     """Sorting networks: short rows and small k."""
-    split_bucket = 5
-    """Split-bucket partition."""
-    sort = 6
-    """A sort of the whole row: k near its length."""
 
+
+Order = Literal["value", "index", "any"]
 
 # Looked up once.
 _AUTO = Algorithm.auto
@@ -55,6 +55,7 @@ def topk(
     magnitude: bool = False,
     index_dtype: torch.dtype = torch.int64,
     algorithm: Algorithm | str | int = Algorithm.auto,
+    order: Order | None = None,
     out: tuple[Tensor, Tensor] | None = None,
 ) -> torch.return_types.topk:
     """The ``k`` largest (or smallest) elements along ``dim``, and where they are: ``torch.topk``, exactly,
@@ -71,26 +72,33 @@ def topk(
         dim: the dimension to select along.
         largest: the largest elements, or the smallest.
         sorted: best first, equal values by index; otherwise the same elements in any order.
+        order: the same, and more; given, it decides and ``sorted`` does not. "value": best first, equal
+            values by index. "index": by ascending index, and so a function of the input alone; on CUDA for
+            now by sorting the k indices. "any": whatever comes fastest, and may differ from run to run (so a
+            recomputation, as of ``torch.utils.checkpoint``, may see another); under
+            ``torch.use_deterministic_algorithms(True)`` it is "index".
         magnitude: order by absolute value; the values returned keep their sign.
         index_dtype: torch.int64, or torch.int32 where input.size(dim) < 2**31.
-        algorithm: an ``Algorithm``, its name or its number. For CUDA tensors.
+        algorithm: an ``Algorithm``, its name or its number. For CUDA tensors; others have auto alone.
         out: two tensors to write values and indices to, of the result's dtypes; resized where their shape is
             another.
 
     Returns:
         ``torch.return_types.topk`` of ``values`` (the input's dtype) and ``indices`` (``index_dtype``), both
-        contiguous, of the input's shape with ``k`` in place of ``input.size(dim)``. Where the input requires
-        grad, values have gradients, through ``input.gather(dim, indices)``; indices never do.
+        contiguous, of the input's shape with ``k`` in place of ``input.size(dim)``. Values have gradients, as
+        ``input.gather(dim, indices)`` has, of any order and under every transform of ``torch.func``,
+        ``torch.compile`` and forward mode; indices alone are kept for them. Indices have none.
 
     Raises:
         TypeError: an argument of a type that ``torch.topk`` does not take.
         IndexError: ``dim`` out of range.
-        RuntimeError: ``k`` out of range, a dtype that is not served, or an algorithm that cannot serve the
-            request. Raised before anything is launched.
+        ValueError: an algorithm or order of another name; ``k`` or ``dim`` beyond 64 bits.
+        RuntimeError: ``k`` out of range, a dtype that is not served, an algorithm that cannot serve the
+            request, or a CUDA tensor where the CUDA library is not loaded. Raised before any launch.
         torch.OutOfMemoryError: the outputs or the workspace do not fit. The bare operator's RuntimeError.
 
-    CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``, other devices to ``torch.topk``, whose ties
-    are its own.
+    CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``; tensors of other devices are sorted, stably,
+    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which.
 
     Source: on CUDA, AIR top-k and GridSelect: J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms
     on GPU: A Comprehensive Study and New Methods", SC '23, sections 3 and 4; delegates: A. Gaihre et al.,
@@ -99,56 +107,74 @@ def topk(
     if has_torch_function_unary(input):
         return handle_torch_function(
             topk, (input,), input, k, dim, largest, sorted,
-            magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, out=out,
+            magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, order=order, out=out,
         )  # fmt: skip
     # The call that is made most, told by the fewest checks and without calls; what they refuse may yet be
     # served below. Defaults are left out, as parsing takes time.
     if (
         largest is True and sorted is True and type(k) is int and type(dim) is int and dim == -1
-        and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and out is None
-        and isinstance(input, Tensor) and (input.is_cpu or (input.is_cuda and has_cuda))
-        and not input.requires_grad and forward_ad._current_level < 0
+        and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and order is None
+        and out is None and isinstance(input, Tensor) and (input.is_cpu or (input.is_cuda and has_cuda))
+        and not input.requires_grad and not is_compiling() and forward_ad._current_level < 0
+        and not is_functorch_active() and not is_tracing()
     ):  # fmt: skip
         try:
             return _Result(_operator(input, k))
-        except RuntimeError as error:
-            _raise_out_of_memory(error)
-            raise
+        except RuntimeError:
+            pass  # below it is said, or served, right
     k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude, index_dtype)
-    algorithm = _algorithm_number(algorithm)
-    if not _is_served(input):
-        return _topk_elsewhere(input, k, dim, largest, sorted, magnitude, index_dtype, out)
+    order = _check_order(order, sorted)
 
     options: dict[str, Any] = {}  # what differs from the defaults: parsing the rest takes microseconds
     if magnitude:
         options["magnitude"] = True
     if index_dtype != torch.int64:
         options["index_dtype"] = index_dtype
-    if algorithm != 0:
-        options["algorithm"] = algorithm
-    if out is not None:
-        return _topk_out(input, k, dim, largest, sorted, options, out)
-    if _wants_gradient(input):
-        _, indices = _call(torch.ops.gputopk.topk, input.detach(), k, dim, largest, sorted, **options)
-        values = input.gather(dim, indices.long())
+    if algorithm is not Algorithm.auto and (number := _algorithm_number(algorithm)) != 0:
+        options["algorithm"] = number
+
+    if out is None:
+        return _Result(_topk(input, k, dim, largest, order, options))
+    values, indices = two_tensors(out)
+    check_no_grad(input, values, indices)
+    if order == "index" or backend(input) == "torch":
+        copy_into(_topk(input, k, dim, largest, order, options), values, indices)
     else:
-        values, indices = _call(torch.ops.gputopk.topk, input, k, dim, largest, sorted, **options)
-    return torch.return_types.topk((values, indices))
+        topk_into(input, k, dim, largest, order == "value", options, values, indices)
+    return _Result((values, indices))
 
 
-def _call(operator: Any, *arguments: Any, **options: Any) -> Any:
-    try:
-        return operator(*arguments, **options)
-    except RuntimeError as error:
-        _raise_out_of_memory(error)
-        raise
+def _topk(
+    input: Tensor, k: int, dim: int, largest: bool, order: Order, options: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    by_value = order == "value"
+    served_by = backend(input)
+    if served_by != "torch":
+        values, indices = select(input, k, dim, largest, by_value, options)
+    elif input.is_quantized:
+        return topk_of_quantized(input, k, dim, largest, by_value, options)
+    else:
+        values, indices = topk_by_sorting(input, k, dim, largest, options)
+    if order == "index" and served_by != "cpu":  # the CPU's unsorted results are in this order
+        indices, places = torch.sort(indices, dim=dim)
+        values = gather(values, dim, places)
+    return values, indices
 
 
-def _raise_out_of_memory(error: RuntimeError) -> None:
-    """No exception's type passes the stable ABI. The words are torch's own, on CUDA and on the CPU."""
-    words = str(error)
-    if words.startswith("gputopk::") and ("out of memory" in words or "can't allocate memory" in words):
-        raise torch.OutOfMemoryError(words) from error
+def _check_order(order: Order | None, sorted: bool) -> Order:
+    if order is None:
+        order = "value" if sorted else "any"
+    elif not isinstance(order, str):
+        raise TypeError(f"topk(): argument 'order' must be str or None, not {type(order).__name__}")
+    elif order not in ("value", "index", "any"):
+        raise ValueError(f"topk(): order must be one of value, index, any, not {order!r}")
+    if order == "any" and torch.are_deterministic_algorithms_enabled():
+        return "index"
+    return order
+
+
+# What fits no int64 is no size.
+_LEAST, _MOST = -(2**63), 2**63 - 1
 
 
 def _check_arguments(
@@ -157,17 +183,15 @@ def _check_arguments(
     """As strict about types as torch.topk, which the bare operator is not: it would take k=True."""
     as_expected = (
         isinstance(input, Tensor)
-        and isinstance(k, (int, torch.SymInt))
-        and not isinstance(k, bool)
-        and isinstance(dim, int)
-        and not isinstance(dim, bool)
+        and (isinstance(k, torch.SymInt) or _is_int64(k))
+        and _is_int64(dim)
         and isinstance(largest, bool)
         and isinstance(sorted, bool)
     )
     if not as_expected:
         # torch.topk judges, in its own words, on a tensor without data: it also takes NumPy's integers.
-        like = input.new_empty(input.shape, device="meta") if isinstance(input, Tensor) else input
-        torch.topk(like, k, dim, largest, sorted)
+        like = torch.empty(input.shape, device="meta") if isinstance(input, Tensor) else input
+        torch_topk(like, k, dim, largest, sorted)
         k, dim = operator.index(k), operator.index(dim)
     if not isinstance(magnitude, bool):
         raise TypeError(f"topk(): argument 'magnitude' must be bool, not {type(magnitude).__name__}")
@@ -185,204 +209,22 @@ def _check_arguments(
     return k, dim
 
 
+def _is_int64(number: Any) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and _LEAST <= number <= _MOST
+
+
 def _algorithm_number(algorithm: Algorithm | str | int) -> int:
-    if algorithm is Algorithm.auto:
-        return 0
     if isinstance(algorithm, str):
-        try:
-            return Algorithm[algorithm].value
-        except KeyError:
-            names = ", ".join(member.name for member in Algorithm)
-            raise ValueError(f"topk(): algorithm must be one of {names}, not {algorithm!r}") from None
-    if isinstance(algorithm, bool) or not isinstance(algorithm, int):
+        known = algorithm in Algorithm.__members__
+    elif isinstance(algorithm, int) and not isinstance(algorithm, bool):
+        known = algorithm in _NUMBERS
+    else:
         name = type(algorithm).__name__
         raise TypeError(f"topk(): argument 'algorithm' must be an Algorithm, its name or int, not {name}")
-    return int(algorithm)
+    if not known:
+        names = ", ".join(f"{member.name} ({member.value})" for member in Algorithm)
+        raise ValueError(f"topk(): algorithm must be one of {names}, not {algorithm!r}")
+    return Algorithm[algorithm].value if isinstance(algorithm, str) else int(algorithm)
 
 
-def _is_served(input: Tensor) -> bool:
-    return input.is_cpu or (input.is_cuda and has_cuda) or input.is_meta
-
-
-def _wants_gradient(input: Tensor) -> bool:
-    if input.requires_grad and torch.is_grad_enabled():
-        return True
-    return forward_ad._current_level >= 0 and not torch.compiler.is_compiling()
-
-
-def _topk_out(
-    input: Tensor,
-    k: int,
-    dim: int,
-    largest: bool,
-    sorted: bool,
-    options: dict[str, Any],
-    out: tuple[Tensor, Tensor],
-) -> torch.return_types.topk:
-    values, indices = _check_out(out)
-    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in (input, values, indices)):
-        raise RuntimeError(
-            "topk(): functions with out=... arguments don't support automatic differentiation, "
-            "but one of the arguments requires grad."
-        )
-    dtypes = (input.dtype, options.get("index_dtype", torch.int64))
-    if (values.dtype, indices.dtype) == dtypes and values.device == indices.device == input.device:
-        shape = _result_shape(input, k, dim)
-        for tensor in (values, indices):
-            _resize_out(tensor, shape)
-    # Otherwise the operator refuses them, and they keep their shapes.
-    _call(
-        torch.ops.gputopk.topk.out,
-        input, k, dim, largest, sorted, **options, values=values, indices=indices,
-    )  # fmt: skip
-    return torch.return_types.topk((values, indices))
-
-
-def _check_out(out: Any) -> tuple[Tensor, Tensor]:
-    if not isinstance(out, (tuple, list)) or not all(isinstance(tensor, Tensor) for tensor in out):
-        raise TypeError(f"topk(): argument 'out' must be tuple of Tensors, not {type(out).__name__}")
-    if len(out) != 2:
-        raise TypeError(f"topk(): argument 'out' must be a tuple of 2 Tensors, not {len(out)}")
-    return out[0], out[1]
-
-
-def _resize_out(tensor: Tensor, shape: list[int]) -> None:
-    if list(tensor.shape) == shape:
-        return
-    if tensor.numel() > 0:
-        warnings.warn(
-            "An output with one or more elements was resized since it had shape "
-            f"{list(tensor.shape)}, which does not match the required output shape {shape}.",
-            stacklevel=4,
-        )
-    tensor.resize_(shape)
-
-
-def _topk_elsewhere(
-    input: Tensor,
-    k: int,
-    dim: int,
-    largest: bool,
-    sorted: bool,
-    magnitude: bool,
-    index_dtype: torch.dtype,
-    out: tuple[Tensor, Tensor] | None,
-) -> torch.return_types.topk:
-    """Devices that have no kernel of ours."""
-    if not magnitude and index_dtype == torch.int64:
-        return torch.topk(input, k, dim, largest, sorted, out=out)
-    if out is not None:
-        raise RuntimeError(
-            f"topk(): out= with magnitude or index_dtype is not served on device {input.device.type}"
-        )
-    keys = input.abs() if magnitude else input
-    indices = torch.topk(keys, k, dim, largest, sorted).indices
-    return torch.return_types.topk((input.gather(dim, indices), indices.to(index_dtype)))
-
-
-def _result_shape(input: Tensor, k: int, dim: int) -> list[int]:
-    shape = list(input.shape)
-    if shape:
-        shape[dim] = k
-    return shape
-
-
-# What the stable ABI cannot register ------------------------------------------------------------------
-
-_library = torch.library.Library("gputopk", "IMPL")
-# Without this, outputs of an operator that registers no derivative come out with requires_grad=True.
-_library.impl("topk", torch.library.fallthrough_kernel, "Autograd")
-_library.impl("topk.out", torch.library.fallthrough_kernel, "Autograd")
-
-
-def _check_fake(self: Tensor, k: int, dim: int, index_dtype: torch.dtype | None, algorithm: int) -> None:
-    """Refuses what the operator refuses, in its words."""
-    dims = max(self.dim(), 1)
-    torch._check(
-        -dims <= dim < dims,
-        lambda: (
-            "gputopk::topk: Dimension out of range (expected to be in range of "
-            f"[{-dims}, {dims - 1}], but got {dim})"
-        ),
-    )
-    cols = self.size(dim) if self.dim() > 0 else 1
-    for holds in (k >= 0, k <= cols):
-        torch._check(
-            holds,
-            lambda: (
-                f"gputopk::topk: selected index k out of range: k is {k}, "
-                f"and dimension {dim % dims} has size {cols}"
-            ),
-        )
-    if index_dtype == torch.int32:
-        torch._check(
-            cols < 2**31,
-            lambda: (
-                f"gputopk::topk: index_dtype torch.int32 cannot index {cols} elements, at most {2**31 - 1}"
-            ),
-        )
-    _check_plan(self, k, dim, index_dtype, algorithm)
-
-
-def _check_plan(self: Tensor, k: int, dim: int, index_dtype: torch.dtype | None, algorithm: int) -> None:
-    """Asks the plan, which knows dtypes and algorithms, about a tensor without data. On the CPU no rule
-    hangs on sizes; elsewhere, while sizes are symbols, such rules are left to the call."""
-    shape = tuple(self.shape)
-    on_cpu = self.device.type == "cpu"
-    if on_cpu or not all(type(size) is int for size in (*shape, k)):
-        shape, k, dim = (1,), 1, 0
-    with _disable_current_modes():
-        like = torch.empty(shape, dtype=self.dtype, device="cpu" if on_cpu else "meta")
-        torch.ops.gputopk._plan(like, k, dim, index_dtype=index_dtype, algorithm=algorithm)
-
-
-def _check_fake_kind(out: Tensor, self: Tensor, dtype: torch.dtype, name: str) -> None:
-    for what, found, wanted in (("dtype", out.dtype, dtype), ("device", out.device, self.device)):
-        if found != wanted:
-            raise RuntimeError(
-                f"gputopk::topk: Expected out tensor to have {what} {wanted}, "
-                f"but got {found} instead ({name})"
-            )
-
-
-def _check_fake_shape(out: Tensor, shape: list[int], name: str) -> None:
-    def words() -> str:
-        return f"gputopk::topk: {name} has shape {list(out.shape)}, but the result has {shape}"
-
-    torch._check(out.dim() == len(shape), words)
-    for found, wanted in zip(out.shape, shape, strict=True):
-        torch._check(found == wanted, words)
-
-
-@torch.library.register_fake("gputopk::topk")
-def _(self, k, dim=-1, largest=True, sorted=True, *, magnitude=False, index_dtype=None, algorithm=0):
-    _check_fake(self, k, dim, index_dtype, algorithm)
-    shape = _result_shape(self, k, dim)
-    return self.new_empty(shape), self.new_empty(shape, dtype=index_dtype or torch.int64)
-
-
-@torch.library.register_fake("gputopk::topk.out")
-def _(
-    self, k, dim=-1, largest=True, sorted=True, *,
-    magnitude=False, index_dtype=None, algorithm=0, values, indices,
-):  # fmt: skip
-    _check_fake(self, k, dim, index_dtype, algorithm)
-    shape = _result_shape(self, k, dim)
-    _check_fake_kind(values, self, self.dtype, "values")
-    _check_fake_kind(indices, self, index_dtype or torch.int64, "indices")
-    _check_fake_shape(values, shape, "values")
-    _check_fake_shape(indices, shape, "indices")
-
-
-@torch.library.register_vmap("gputopk::topk")
-def _(info, in_dims, self, k, dim=-1, largest=True, sorted=True, **options):
-    batched = self.movedim(in_dims[0], 0)
-    scalars = batched.dim() == 1  # each example is 0-dim: its one element is the row
-    if scalars:
-        batched, k, dim = batched.unsqueeze(1), 1, 1
-    elif dim >= 0:
-        dim += 1
-    values, indices = torch.ops.gputopk.topk(batched, k, dim, largest, sorted, **options)
-    if scalars:
-        values, indices = values.squeeze(1), indices.squeeze(1)
-    return (values, indices), (0, 0)
+_NUMBERS = frozenset(member.value for member in Algorithm)

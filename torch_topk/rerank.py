@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
-from .ops import _call, _library
+from ._errors import call
 
 __all__ = ["Metric", "Reranked", "rerank"]
 
@@ -91,7 +91,7 @@ def rerank(
     if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt)):
         k = _index(k)
     number = _metric_number(metric)
-    return Reranked(*_call(torch.ops.gputopk.rerank, queries, vectors, candidate_ids, k, number))
+    return Reranked(*call(torch.ops.gputopk.rerank, queries, vectors, candidate_ids, k, number))
 
 
 def _index(k: Any) -> int:
@@ -115,9 +115,6 @@ def _metric_number(metric: Metric | str | int) -> int:
 
 
 # What the stable ABI cannot register ------------------------------------------------------------------
-
-# Without this, outputs of an operator that registers no derivative come out with requires_grad=True.
-_library.impl("rerank", torch.library.fallthrough_kernel, "Autograd")
 
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 

@@ -1,6 +1,6 @@
 // Every operator of the namespace, in one place. Kernels are registered by the files of a device,
-// topk_cpu.cpp and so on; fakes, autograd and vmap in torch_topk/ops.py and rerank.py, where the stable ABI
-// has no way to.
+// topk_cpu.cpp and so on; fakes, autograd and vmap in torch_topk/_fakes.py, _autograd.py and _vmap.py, where
+// the stable ABI has no way to.
 
 #include <torch/csrc/stable/library.h>
 
@@ -43,6 +43,12 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "topk.out(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
       "magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0, Tensor(a!) values, Tensor(b!) indices) -> ()");
+
+  // The same, for a caller who may want gradients: torch_topk._autograd gives it an Autograd kernel, where
+  // topk has none to pay for.
+  m.def(
+      "differentiable_topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
+      "magnitude=False, ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
 
   // Distances from each query to its candidates, and the k best. `metric`: 0 l2, 1 inner product, 2 cosine.
   m.def(

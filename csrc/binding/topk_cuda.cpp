@@ -42,6 +42,7 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   using namespace gputopk::binding;
   m.impl("topk", TORCH_BOX(&boxed_topk<kCuda>));
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCuda>));
+  m.impl("differentiable_topk", TORCH_BOX(&boxed_topk<kCuda>));
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_forms", TORCH_BOX(&boxed_plan<kCudaForms>));
 }

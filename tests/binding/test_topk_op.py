@@ -10,7 +10,7 @@ import torch._dynamo.testing
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
-import torch_topk  # noqa: F401  registers the operator
+import torch_topk
 from tests import inputs, oracle
 
 topk = torch.ops.gputopk.topk
@@ -35,6 +35,9 @@ def test_the_schemas_are_the_published_ones():
     assert str(topk.default._schema) == f"gputopk::topk({ARGUMENTS}) -> (Tensor values, Tensor indices)"
     outs = "Tensor(a!) values, Tensor(b!) indices"
     assert str(topk.out._schema) == f"gputopk::topk.out({ARGUMENTS}, {outs}) -> ()"
+    results = "(Tensor values, Tensor indices)"
+    differentiable = str(torch.ops.gputopk.differentiable_topk.default._schema)
+    assert differentiable == f"gputopk::differentiable_topk({ARGUMENTS}) -> {results}"
     assert str(torch.ops.gputopk._plan.default._schema) == f"gputopk::_plan({ARGUMENTS}) -> str"
 
 
@@ -293,15 +296,6 @@ def test_outputs_never_require_grad(dtype):
         oracle.assert_topk(topk(leaf, 3), leaf.detach(), 3)
 
 
-def test_a_forward_gradient_is_refused_or_dropped_but_never_wrong():
-    import torch.autograd.forward_ad as fwd
-
-    with fwd.dual_level():
-        dual = fwd.make_dual(torch.randn(3, 9), torch.randn(3, 9))
-        values, _ = topk(dual, 2)
-        assert fwd.unpack_dual(values).tangent is None
-
-
 # opcheck.
 
 
@@ -328,18 +322,33 @@ def samples() -> list[tuple[str, tuple, dict]]:
     ]
 
 
-@pytest.mark.parametrize("requires_grad", [False, True])
-@pytest.mark.parametrize(("args", "kwargs"), [s[1:] for s in samples()], ids=[s[0] for s in samples()])
-def test_opcheck_accepts_the_operator(args, kwargs, requires_grad):
-    tensor = args[0].detach().clone() if requires_grad else args[0]
-    if requires_grad:
-        if tensor.dtype not in (torch.float32, torch.bfloat16):
-            return
-        tensor.requires_grad_()
-    checks = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
-    if tensor.dtype.itemsize == 1 and tensor.is_floating_point():
-        checks.remove("test_schema")  # it multiplies its input, which torch cannot in float8
-    torch.library.opcheck(topk.default, (tensor, *args[1:]), kwargs, test_utils=checks)
+SAMPLES = {name: (args, kwargs) for name, args, kwargs in samples()}
+WITH_GRAD = [name for name, ((tensor, *_), _) in SAMPLES.items() if tensor.is_floating_point()]
+WITH_GRAD.remove("float8")  # opcheck multiplies its input, which torch cannot in float8
+CHECKS = ["test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"]
+OPERATORS = pytest.mark.parametrize(
+    "operator",
+    [topk.default, torch.ops.gputopk.differentiable_topk.default],
+    ids=["topk", "differentiable_topk"],
+)
+
+
+@OPERATORS
+@pytest.mark.parametrize("name", SAMPLES)
+def test_opcheck_accepts_the_operator(operator, name):
+    args, kwargs = SAMPLES[name]
+    checks = [check for check in CHECKS if not (name == "float8" and check == "test_schema")]
+    torch.library.opcheck(operator, args, kwargs, test_utils=checks)
+
+
+@OPERATORS
+@pytest.mark.parametrize("name", WITH_GRAD)
+def test_opcheck_accepts_the_operator_of_what_requires_grad(operator, name):
+    (tensor, *args), kwargs = SAMPLES[name]
+    leaf = tensor.detach().clone().requires_grad_()
+    torch.library.opcheck(operator, (leaf, *args), kwargs, test_utils=CHECKS)
+    values, indices = operator(leaf, *args, **kwargs)
+    assert values.requires_grad == (operator is not topk.default) and not indices.requires_grad
 
 
 def test_opcheck_accepts_the_out_variant():
@@ -387,15 +396,28 @@ def test_the_out_variant_has_a_fake():
             topk.out(zeros(3, 7), 5, **out)
 
 
-NEEDS_MEMORY = ("expanded", "overlapping", "over", "are the input", "one tensor")
+NEEDS_MEMORY = (
+    "expanded",
+    "overlapping",
+    "over",
+    "are the input",
+    "one tensor",
+    "requires grad",
+    "inference",
+)
 
 
-@pytest.mark.parametrize("what", [what for what in BAD_OUTS if not any(w in what for w in NEEDS_MEMORY)])
-@pytest.mark.parametrize("device", ["cpu", "meta"])
-def test_the_fake_refuses_the_outs_that_the_operator_refuses(what, device):
+@pytest.mark.parametrize(
+    ("device", "what"),
+    [
+        (device, what)
+        for device in ("cpu", "meta")
+        for what in BAD_OUTS
+        if not any(word in what for word in NEEDS_MEMORY) and not (device == "meta" and "device" in what)
+    ],
+)
+def test_the_fake_refuses_the_outs_that_the_operator_refuses(device, what):
     make_input, make_outs, words = BAD_OUTS[what]
-    if device == "meta" and "device" in what:
-        return
     with FakeTensorMode():
         tensor = make_input().to(device)
         out = {name: t.to(device) if device == "meta" else t for name, t in make_outs(tensor).items()}
@@ -517,6 +539,47 @@ def test_vmap_over_rows_alone_and_nested():
     oracle.assert_topk(nested, tensor, 5)
     scalars = torch.vmap(lambda x: topk(x, 1))(torch.arange(4.0))
     assert scalars[0].tolist() == [0, 1, 2, 3] and scalars[1].tolist() == [0, 0, 0, 0]
+
+
+# What vmap is to refuse: (shape of an example, arguments, words).
+BAD_EXAMPLES = {
+    "dim that the batch alone has": ((4, 5), (2, -3), ["Dimension out of range", "[-2, 1]", "-3"]),
+    "dim of no example": ((4, 5), (2, 2), ["Dimension out of range", "[-2, 1]", "2"]),
+    "dim of a scalar": ((), (1, 7), ["Dimension out of range", "[-1, 0]", "7"]),
+    "k above the size": ((4, 5), (6,), ["selected index k out of range", "6", "5"]),
+    "k below zero": ((4, 5), (-1, 0), ["selected index k out of range", "-1", "4"]),
+    "k above one of a scalar": ((), (5,), ["selected index k out of range", "5", "1"]),
+    "k below zero of a scalar": ((), (-1,), ["selected index k out of range", "-1", "1"]),
+}
+
+
+@pytest.mark.parametrize("operator", [topk, torch.ops.gputopk.differentiable_topk, torch_topk.topk])
+@pytest.mark.parametrize("what", BAD_EXAMPLES)
+def test_vmap_checks_the_arguments_of_an_example(what, operator):
+    shape, arguments, words = BAD_EXAMPLES[what]
+    with pytest.raises((RuntimeError, IndexError)) as caught:
+        torch.vmap(lambda x: operator(x, *arguments))(torch.zeros(9, *shape))
+    for word in words:
+        assert word in str(caught.value)
+    with pytest.raises((RuntimeError, IndexError)):
+        torch.topk(torch.zeros(shape), *arguments)
+
+
+@pytest.mark.parametrize("operator", [topk, torch.ops.gputopk.differentiable_topk, torch_topk.topk])
+def test_vmap_hands_every_option_on(operator):
+    tensor = inputs.make("mixed_rows", 6, 40).view(3, 2, 40)
+    options = {"magnitude": True, "index_dtype": torch.int32}
+    result = torch.vmap(lambda x: operator(x, 5, 0 - 1, False, **options))(tensor)
+    oracle.assert_topk(result, tensor, 5, largest=False, **options)
+    with pytest.raises(RuntimeError, match="algorithm air"):
+        torch.vmap(lambda x: operator(x, 5, algorithm=1))(tensor)
+
+
+def test_vmap_of_scalars_keeps_the_one_value_of_k_zero():
+    scalars = torch.arange(4.0)
+    slices = zip(*(topk(scalar, 0) for scalar in scalars), strict=True)
+    for got, want in zip(torch.vmap(lambda x: topk(x, 0))(scalars), slices, strict=True):
+        assert torch.equal(got, torch.stack(want))
 
 
 def test_lazily_negated_and_zero_tensors_are_read_right():

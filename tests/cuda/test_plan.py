@@ -16,7 +16,7 @@ from tests import delegate_model, oracle, tuning
 
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
-NOT_YET = [a for a in torch_topk.Algorithm if a.name not in ("auto", "air", "grid_select", "delegate")]
+NOT_YET = [a for a in torch_topk.Algorithm if a.name in ("bitonic", "split_bucket")]
 AIR = int(torch_topk.Algorithm.air)
 DELEGATE = int(torch_topk.Algorithm.delegate)
 GRID_SELECT = int(torch_topk.Algorithm.grid_select)
@@ -47,7 +47,7 @@ def form(*arguments, **flags) -> str:
 def every_form(tensor: torch.Tensor, k: int, **flags) -> dict[str, tuple[str, bool]]:
     """By name, of the forms that serve: what each would do, and whether rows come out in order."""
     lines = (line.split("; ") for line in torch.ops.gputopk._forms(tensor, k, **flags).splitlines())
-    return {name: (text, "in_order 1 " in work) for name, text, work in lines}
+    return {name: (text, "in_order 1 " in work) for name, text, work in lines if name != "order_rows"}
 
 
 def text_of(name: str, tensor: torch.Tensor, k: int, **flags) -> str:

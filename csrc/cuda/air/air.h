@@ -32,6 +32,26 @@ struct ManyBlocks {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
+// One block a row, which it keeps in registers: one launch, one read, and winners in order.
+struct ResidentRow {
+  static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.resident_row";
+
+  int threads;
+  int elements;  // a thread: 16 or 32
+  int groups;    // a thread, whose maxima the first digit is of: 1 or 4; 0: it is of all elements
+  int digit_bits;
+  int room;  // entries of the list, a power of two: k at least
+
+  static bool serves(const Problem& problem, const Device& device);
+  static ResidentRow plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
 // One block a row: one launch, and reads after the first mostly from cache.
 struct OneBlock {
   static constexpr Algorithm kAlgorithm = Algorithm::kAir;

@@ -41,6 +41,37 @@ ManyBlocks plan_many_blocks(const Problem& problem, const Device& device, const 
   return config;
 }
 
+bool ResidentRow::serves(const Problem& problem, const Device&) {
+  const int elements =
+      dtype_bytes(problem.dtype) == 8 ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  return problem.cols <= int64_t{tuning::kAirResidentMaxThreads} * elements &&
+         problem.k <= tuning::kAirResidentMaxK;
+}
+
+ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
+  ResidentRow config{};
+  const bool short_row = problem.cols <= tuning::kAirResidentShortCols || dtype_bytes(problem.dtype) == 8;
+  config.elements = short_row ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  const int64_t warps = divide_up(problem.cols, 32 * config.elements);
+  config.threads = std::max(static_cast<int>(32 * warps), tuning::kAirResidentMinThreads);
+  for (int groups : {1, 4}) {
+    const int64_t all = int64_t{config.threads} * groups;
+    if (all >= tuning::kAirResidentGroupsPerK * problem.k &&
+        problem.cols >= tuning::kAirResidentColsPerGroup * all) {
+      config.groups = groups;
+      break;
+    }
+  }
+  config.digit_bits =
+      std::min(bit_width(static_cast<uint64_t>(config.threads) * tuning::kAirResidentBinsPerThread) - 1,
+               tuning::kAirResidentMaxDigitBits);
+  // Maxima let in about half as many again, bins of all elements next to none.
+  const int64_t wanted = config.groups > 0 ? problem.k + problem.k / 2 + 16 : problem.k;
+  config.room = tuning::kAirResidentMinRoom;
+  while (config.room < wanted) config.room *= 2;
+  return config;
+}
+
 OneBlock plan_one_block(const Problem& problem, const Device& device, const Study& study) {
   const bool few_rows = problem.rows <= device.sm_count;
   int per_thread = few_rows ? tuning::kAirBlockFewRowsElementsPerThread : tuning::kAirBlockElementsPerThread;
@@ -115,6 +146,15 @@ void ManyBlocks::describe(const Problem& problem, char* text, size_t text_bytes)
                 static_cast<long long>(buffer));
 }
 
+void ResidentRow::describe(const Problem&, char* text, size_t text_bytes) const {
+  const char* const of = groups == 0   ? "all elements"
+                         : groups == 1 ? "a maximum a thread"
+                                       : "4 maxima a thread";
+  std::snprintf(text, text_bytes,
+                "air: a row in the registers of one block, %d threads, %d-bit digits, first of %s", threads,
+                digit_bits, of);
+}
+
 void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes, "air: one block a row, %d threads, %d-bit digits%s", threads, digit_bits,
                 lists_row       ? ", rows ranked whole"
@@ -141,6 +181,10 @@ Work OneBlock::work(const Problem& problem, const Device& device) const {
 Work OneCluster::work(const Problem& problem, const Device& device) const {
   const int per_sm = tuning::kAirClusterMaxThreads / threads;
   return work_of(problem, device, problem.rows * blocks, threads, per_sm, /*reads=*/3);
+}
+
+Work ResidentRow::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows, threads, std::max(1, 1024 / threads), /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::air

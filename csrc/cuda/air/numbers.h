@@ -34,6 +34,27 @@ inline constexpr int kAirBlockRankedWinnersFewRows = 128;
 inline constexpr int kAirBlockList = 256;
 static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
 
+// ---- A row in a block's registers ----
+
+// Elements a thread: the fewer, the more warps a row has to wait for; the more, the less they share. 64
+// registers a thread hold 32 of 4 bytes, and 16 of 8.
+inline constexpr int kAirResidentElements = 32;
+inline constexpr int kAirResidentShortElements = 16;
+inline constexpr int64_t kAirResidentShortCols = 1024;
+inline constexpr int kAirResidentMinThreads = 64;
+inline constexpr int kAirResidentMaxThreads = 512;
+inline constexpr int kAirResidentBlocks = 2;  // of the most threads an SM
+// Winners beyond these are better ordered by a step of their own.
+inline constexpr int64_t kAirResidentMaxK = 4096;
+// Groups bound a row well where they are so many times k, and are worth it where their maxima are few beside
+// the elements.
+inline constexpr int kAirResidentGroupsPerK = 2;
+inline constexpr int64_t kAirResidentColsPerGroup = 4;
+// Bins: up to 16 a thread.
+inline constexpr int kAirResidentBinsPerThread = 16;
+inline constexpr int kAirResidentMaxDigitBits = 11;
+inline constexpr int kAirResidentMinRoom = 64;
+
 // ---- One cluster a row ----
 
 // 64 registers a thread: one block of 1024 threads an SM, or two of 512. The larger for parts that keep them

@@ -81,7 +81,7 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
     __syncthreads();  // all warps have counted
     const TargetDigit<uint32_t> target =
         find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
-    selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    selection.narrow(digit, target.digit, target.above, target.count);
     if (!first) selection.tighten(static_cast<Word>(range.least), static_cast<Word>(range.greatest));
     selection.settle_dense(last_index);
     if (selection.takes_all() || selection.candidates <= kRanked) break;

@@ -164,9 +164,9 @@ __device__ void find_range_of_all(Scratch<Word>& scratch) {
 // have to wait before a histogram changes; the digit is the same in all. `seen` are the keys that a thread
 // has counted, and then those that all have.
 template <class Word>
-__device__ TargetDigit<uint32_t> find_target_digit_of_cluster(uint32_t* histogram, int bins, uint32_t owed,
-                                                              Scratch<Word>& scratch, SeenKeys<Word>& seen,
-                                                              uint32_t& own_winners) {
+__device__ Found find_target_digit_of_cluster(uint32_t* histogram, int bins, uint32_t owed,
+                                              Scratch<Word>& scratch, SeenKeys<Word>& seen,
+                                              uint32_t& own_winners) {
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int groups = min(bins, kMostGroups), group_bins = bins / groups;
   scratch.range.add(seen);
@@ -192,8 +192,7 @@ __device__ TargetDigit<uint32_t> find_target_digit_of_cluster(uint32_t* histogra
   for (int i = thread; i < groups; i += threads) own_winners += i > group.at ? scratch.groups[i] : 0;
   for (int i = thread; i < group_bins; i += threads) own_winners += i >= least_bin ? its_bins[i] : 0;
   Cluster::arrive();  // this thread has read the histograms
-  const uint32_t digit = static_cast<uint32_t>(group.at * group_bins + bin.at);
-  return {digit, /*highest=*/digit, above, bin.count};  // nothing here asks for the highest
+  return {group.at * group_bins + bin.at, above, bin.count};
 }
 
 // Places in a count of the cluster's for what the lanes of a warp have; returns the first. By whole warps.
@@ -255,9 +254,9 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
     SeenKeys<Word> seen;
     count(seen);
     uint32_t own_winners;
-    const TargetDigit<uint32_t> target = find_target_digit_of_cluster(
+    const Found target = find_target_digit_of_cluster(
         memory.histogram, bins, static_cast<uint32_t>(selection.owed), scratch, seen, own_winners);
-    selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    selection.narrow(digit, static_cast<uint32_t>(target.at), target.above, target.count);
     selection.tighten(seen.least, seen.greatest);
     decided += own_winners;
     first_digit = false;
@@ -403,8 +402,17 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
 }  // namespace
 
 ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  return visit_key_order(problem.dtype, problem.largest, problem.magnitude,
-                         [&](auto order) { return launch(*this, problem, buffers, order, stream); });
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    OneCluster config = *this;
+    for (;;) {
+      const ErrorCode error = launch(config, problem, buffers, order, stream);
+      // Where this context has only a part of the GPU, and no room for so large a cluster, a smaller one has.
+      const bool no_room = error == cudaErrorInvalidClusterSize || error == cudaErrorLaunchOutOfResources;
+      if (!no_room || config.blocks == 1) return error;
+      cudaGetLastError();  // not left for the next call to find
+      config.blocks /= 2;
+    }
+  });
 }
 
 int OneCluster::most_blocks() {

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/problem.h"
+#include "cuda/device/index_width.h"
 #include "cuda/device/numbers.h"
 #include "cuda/device/split.h"
 #include "cuda/gpu.h"
@@ -36,7 +37,7 @@ inline int digit_bits_of_passes(int64_t elements_per_block) {
 
 // The widest digits whose bins fit the GPU's shared memory beside the stages of a block's warps.
 inline int digit_bits_that_fit(const Problem& problem, const Device& device) {
-  const int index_bytes = problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8;
+  const int index_bytes = has_narrow_indices(problem.cols) ? 4 : 8;
   const int staged = tuning::kPassStagedWinners + tuning::kPassStagedCandidates + 2 * 32;
   const int stages = tuning::kPassThreads / 32 * staged * (dtype_bytes(problem.dtype) + index_bytes);
   constexpr int kStatic = 4 * 1024;  // the kernels' own variables

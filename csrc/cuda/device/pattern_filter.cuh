@@ -198,8 +198,9 @@ class KeyFilter<KeyOrder<uint32_t, kFloating>> {
   __device__ void raise(uint32_t key, bool behind) {
     const uint32_t least = key + (behind ? 1 : 0);
     const bool none = behind && least == 0;
-    if (least == least_ && !none) return;
+    if (least == least_ && none == none_) return;
     least_ = least;
+    none_ = none;
     range_ = PatternRange<Order>(order_, least, none);
   }
 
@@ -212,6 +213,7 @@ class KeyFilter<KeyOrder<uint32_t, kFloating>> {
   Order order_;
   PatternRange<Order> range_;
   uint32_t least_ = 0;
+  bool none_ = false;  // no key is so great
 };
 
 // By a vector's elements together first, which pays where few reach the bound and it seldom rises.
@@ -241,6 +243,87 @@ class VectorFilter {
   KeyFilter<Order> keys_;
   PatternFilter<Bits> vectors_;
   Word least_ = 0;
+};
+
+// 32-bit floating point, by one comparison an element, in which -0 and +0 are equal and NaN is told from
+// numbers as the order wants it.
+template <class Order>
+class FloatFilter {
+ public:
+  static_assert(Order::kFloating && sizeof(typename Order::Bits) == 4, "compared as floats");
+
+  __device__ explicit FloatFilter(const Order& order) : order_(order) { set(0, false); }
+
+  __device__ void raise(uint32_t key, bool behind) {
+    const uint32_t least = key + (behind ? 1 : 0);
+    const bool none = behind && least == 0;
+    if (least == least_ && none == none_) return;
+    set(least, none);
+  }
+
+  // A bit for each of all the elements. Where NaN alone is good enough, infinity may pass too.
+  template <int kVectors>
+  __device__ uint32_t probe(const Vector<uint32_t> (&vectors)[kVectors]) const {
+    // Once negated where the smallest are wanted, a number passes that is not below the limit.
+    const bool by_magnitude = order_.signed_mask == 0;
+    const uint32_t keep = by_magnitude ? kMagnitude : ~0u, mirror = order_.flip & kSign;
+    uint32_t passes = 0;
+    if (order_.flip == 0 || all_) {
+#pragma unroll
+      for (int i = 0; i < 4 * kVectors; ++i) {
+        const float x = __uint_as_float((vectors[i / 4][i % 4] & keep) ^ mirror);
+        if (!(x < limit_)) passes |= 1u << i;  // and so does NaN
+      }
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4 * kVectors; ++i) {
+        const float x = __uint_as_float((vectors[i / 4][i % 4] & keep) ^ mirror);
+        if (x >= limit_) passes |= 1u << i;
+      }
+    }
+    return none_ ? 0 : passes;
+  }
+
+ private:
+  static constexpr uint32_t kSign = 1u << 31, kMagnitude = ~kSign;
+
+  __device__ void set(uint32_t least, bool none) {
+    least_ = least;
+    none_ = none;
+    const bool by_magnitude = order_.signed_mask == 0;
+    const uint32_t offset = order_.offset, infinity = 2 * offset;  // as a key
+    // The key before the order's flip, of +inf at most and, by magnitude, of 0 at least.
+    uint32_t key = order_.flip != 0 ? ~least : least;
+    all_ = order_.flip != 0 && key > infinity;
+    if (by_magnitude && key < offset) {
+      none_ = none_ || order_.flip != 0;
+      key = offset;
+    }
+    key = min(key, infinity);
+    const uint32_t bits = key >= offset ? key - offset : kSign | (offset - key);
+    limit_ = __uint_as_float(all_ ? kSign | offset : bits ^ (order_.flip & kSign));
+  }
+
+  Order order_;
+  float limit_;
+  uint32_t least_;
+  bool none_;  // no element is good enough
+  bool all_;   // every element is, NaN too
+};
+
+// A filter of single vectors for all those of a tile.
+template <class Filter>
+class TileFilter : public Filter {
+ public:
+  using Filter::Filter;
+
+  template <class Bits, int kVectors>
+  __device__ uint32_t probe(const Vector<Bits> (&vectors)[kVectors]) const {
+    uint32_t passes = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) passes |= Filter::probe(vectors[v]) << (v * kPerVector<Bits>);
+    return passes;
+  }
 };
 
 // The better of the two for a bound that few reach.

@@ -1,6 +1,7 @@
 // A block's histogram of digits in shared memory, and the digit that holds the k-th best element.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 
 namespace gputopk::cuda {
@@ -37,7 +38,8 @@ inline constexpr int kBinsPerThread = 32;
 
 // Steps 2 and 3 of a radix iteration: prefix sums from the highest digit down, and the digit at which they
 // reach `owed`. Called by all threads of a block on a finished histogram in shared memory. Needs
-// 1 <= owed <= its sum, and powers of two with bins <= kBinsPerThread * blockDim.x.
+// 1 <= owed <= its sum, and a power of two of bins, no more than kBinsPerThread for each of the greatest
+// power of two of threads.
 template <class Count>
 __device__ TargetDigit<Count> find_target_digit(const Count* histogram, int bins, uint64_t owed,
                                                 TargetDigitScratch<Count>& scratch) {
@@ -47,7 +49,9 @@ __device__ TargetDigit<Count> find_target_digit(const Count* histogram, int bins
   if (thread == 0) scratch.highest = 0;
 
   // Thread t sums the t-th chunk from the top. The rotation by t keeps a warp's reads in separate banks.
-  const int chunk = bins > threads ? bins / threads : 1;
+  const int summing = 1 << (31 - __clz(threads));  // a power of two of them: the rest have no bin
+  assert(owed >= 1 && bins <= kBinsPerThread * summing);
+  const int chunk = bins > summing ? bins / summing : 1;
   const int first_bin = bins - (thread + 1) * chunk;
   Count sum = 0;
   int highest = -1;

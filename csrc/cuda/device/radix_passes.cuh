@@ -28,6 +28,8 @@ inline constexpr int64_t kMostChunks = int64_t{1} << tuning::kPassMaxDigitBits;
 template <class Word, class Index>
 struct Step {
   Selection<Word, Index> selection;
+  // No winner is beyond. What is was written by an earlier pass.
+  ExtendedKey<Word, Index> top;
   // Where in the row winners and candidates can be: in [first, last); and, if chunk_shift is not 0, which is
   // for whole rows, in those chunks of 2^chunk_shift elements, from the row's end, whose bit is set in the
   // row's chunks.
@@ -234,8 +236,9 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   // What this pass stored is read next, instead of what it read.
   next.stored = now.stores ? selection.candidates : now.stored;
   next.source = now.stores ? 1 - now.source : now.source;
-  selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-  if (pass == 0) selection.top = Selection<Word, Index>::highest();
+  const ExtendedKey<Word, Index> top =
+      pass == 0 ? selection.highest() : selection.greatest_of(digit, target.highest);
+  selection.narrow(digit, target.digit, target.above, target.count);
   // Passes before the index is reached do not look at it.
   const bool dense = params.stops_early() && digit.reaches_index() &&
                      selection.settle_dense(static_cast<Index>(params.cols - 1));
@@ -243,6 +246,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   // are among the candidates too, uncounted.
   const bool counted = pass > 0 || now.stores;
   next.selection = selection;
+  next.top = top;
   next.takes_all =
       dense || (counted && selection.takes_all() && (params.stops_early() || pass == params.digits()));
   if (next.takes_all) state.bound = selection.low;
@@ -252,10 +256,9 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   next.chunk_shift = 0;
   next.first = 0;
   next.last = params.cols;
-  if (digit.reaches_index() && selection.low.key == selection.top.key) {
+  if (digit.reaches_index() && selection.low.key == top.key) {
     const uint64_t last_index = static_cast<uint64_t>(params.cols - 1);
-    next.first =
-        static_cast<int64_t>(last_index - min(static_cast<uint64_t>(selection.top.reversed), last_index));
+    next.first = static_cast<int64_t>(last_index - min(static_cast<uint64_t>(top.reversed), last_index));
     next.last = static_cast<int64_t>(last_index - selection.low.reversed) + 1;
   }
   // To store what is most of a short read saves nothing.

@@ -222,6 +222,7 @@ __device__ void select_stored(
     step.last = params.cols;
     if (reaching >= k && all_stored) step.stored = reaching;
     step.selection = Selection<Word, Index>::whole_row(k, step.stored > 0 ? reaching : params.cols);
+    step.top = Selection<Word, Index>::highest();
     step.takes_all = step.selection.takes_all();
     return params.begin(state, 1);
   }
@@ -236,7 +237,7 @@ __device__ void select_stored(
   selection.low = range.low;
   const TargetDigit<Index> target = find_target_digit(local, range.bins(), selection.owed, scratch);
   if (listed) {
-    selection.narrow(range.digit, target.digit, target.highest, target.above, target.count);
+    selection.narrow(range.digit, target.digit, target.above, target.count);
     const Extended bound =
         narrow_in_list(entries, selection, /*slack=*/0, tuning::kStoredCountBits, range.key_bits_left(),
                        range.index_bits_left(), reinterpret_cast<uint32_t*>(local), list_scratch,

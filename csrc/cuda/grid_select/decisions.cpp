@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "cuda/device/index_width.h"
 #include "cuda/device/split.h"
 #include "cuda/grid_select/grid_select.h"
 #include "cuda/grid_select/numbers.h"
@@ -117,7 +118,7 @@ SharedList SharedList::plan(const Problem& problem, const Device& device, const 
   constexpr int kStatic = 4 * 1024;                                 // the kernel's own variables
   const int shared_bytes = std::min(tuning::kGridListSharedBytes, device.shared_bytes_per_block) -
                            (4 << config.digit_bits) - kStatic;
-  const int entry_bytes = std::max(4, bytes) + (problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8);
+  const int entry_bytes = std::max(4, bytes) + (has_narrow_indices(problem.cols) ? 4 : 8);
   // Even, as 8-byte indices lie behind `capacity` 4-byte keys: capacity * 4 is a multiple of 8.
   config.capacity = static_cast<int>(std::min<int64_t>(wanted + 1, shared_bytes / entry_bytes)) & ~1;
   config.first_review = starts_bounded ? tuning::kGridListFirstReview : tuning::kGridListFirstReviewUnbounded;

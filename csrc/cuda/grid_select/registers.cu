@@ -28,6 +28,7 @@
 #include <cuda_runtime_api.h>
 
 #include "core/key_order.h"
+#include "cuda/device/index_width.h"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/pattern_filter.cuh"
@@ -491,7 +492,7 @@ auto visit_list(const Problem& problem, Visitor&& visitor) {
     if (problem.k <= 128) return visitor(uint64_t{}, integral_constant<int, 4>{});
     return visitor(uint64_t{}, integral_constant<int, 8>{});
   } else {
-    if (problem.cols > int64_t{0xFFFFFFFF}) return visitor(uint64_t{}, integral_constant<int, 8>{});
+    if (!has_narrow_indices(problem.cols)) return visitor(uint64_t{}, integral_constant<int, 8>{});
     if (problem.k <= 32) return visitor(uint32_t{}, integral_constant<int, 1>{});
     if constexpr (sizeof(Bits) > 1) {
       if (problem.k <= 64) return visitor(uint32_t{}, integral_constant<int, 2>{});

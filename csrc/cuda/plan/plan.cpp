@@ -15,18 +15,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 template <int kPlace>
 double microseconds_at(const Problem& problem, const Work& work) {
   if constexpr (kPlace >= 0) {
-    return microseconds(kCostsH200[kPlace], dtype_bytes(problem.dtype), work);
+    return microseconds(kCostsH200[kPlace], problem, work);
   } else {
     return kNever;
   }
 }
 
 double microseconds_of_order(const Problem& problem, const Device& device) {
-  const double rows = static_cast<double>(problem.rows), k = static_cast<double>(problem.k);
-  Work work{};
-  work.bytes = 3 * rows * k * (dtype_bytes(problem.dtype) + 8);
-  work.elements = static_cast<double>((problem.rows + device.sm_count - 1) / device.sm_count) * k;
-  return microseconds_at<place_of(kCostsH200, "order_rows")>(problem, work);
+  return microseconds_at<place_of(kCostsH200, "order_rows")>(problem, work_of_order(problem, device));
 }
 
 // What the request would take with this config. On a GPU of other size the forms keep their order as long as
@@ -45,15 +41,19 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kAir: return nullptr;
+    case Algorithm::kBitonic: return bitonic::unsupported_reason(problem);
     case Algorithm::kDelegate: return delegate::unsupported_reason(problem);
     case Algorithm::kGridSelect: return grid_select::unsupported_reason(problem);
+    case Algorithm::kSort: return sort::unsupported_reason(problem);
     default: return "it is not implemented in this version";
   }
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Config& config) {
   const bool in_order = std::visit([&](const auto& form) { return form.in_order(problem); }, config);
-  return {problem, device, config, problem.sorted && !in_order};
+  Plan plan{problem, device, config, std::nullopt};
+  if (problem.sorted && !in_order) plan.order_rows = sort::OrderRows::plan(problem, device);
+  return plan;
 }
 
 Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
@@ -79,11 +79,13 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
         name = config.kName;
       },
       plan.config);
+  char order[100] = "no further step";
+  if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
   std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs; form %s", form,
-                plan.order_rows ? "then order_rows" : "no further step", static_cast<long long>(problem.rows),
-                static_cast<long long>(problem.cols), static_cast<long long>(problem.k),
-                dtype_name(problem.dtype), problem.largest ? "largest" : "smallest",
-                problem.magnitude ? " by magnitude" : "", plan.device.sm_count, name);
+                order, static_cast<long long>(problem.rows), static_cast<long long>(problem.cols),
+                static_cast<long long>(problem.k), dtype_name(problem.dtype),
+                problem.largest ? "largest" : "smallest", problem.magnitude ? " by magnitude" : "",
+                plan.device.sm_count, name);
 }
 
 RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) {

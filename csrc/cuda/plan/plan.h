@@ -11,22 +11,25 @@
 #include "core/problem.h"
 #include "core/rerank_problem.h"
 #include "cuda/air/air.h"
+#include "cuda/bitonic/bitonic.h"
 #include "cuda/delegate/delegate.h"
 #include "cuda/gpu.h"
 #include "cuda/grid_select/grid_select.h"
 #include "cuda/rerank/rerank.h"
+#include "cuda/sort/sort.h"
 
 namespace gputopk::cuda {
 
 // Every form there is.
-using Config = std::variant<air::OneCluster, air::OneBlock, air::ManyBlocks, grid_select::Registers,
-                            grid_select::SharedList, delegate::FromSample, delegate::FromMaxima>;
+using Config = std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks,
+                            bitonic::OneWarp, grid_select::Registers, grid_select::SharedList, sort::Copy,
+                            sort::WholeRows, delegate::OnChip, delegate::FromSample, delegate::FromMaxima>;
 
 struct Plan {
   Problem problem;
   Device device;
   Config config;
-  bool order_rows;  // a step of its own follows
+  std::optional<sort::OrderRows> order_rows;  // a step of its own follows
 };
 
 // Why `algorithm` cannot serve the request, or nullptr.

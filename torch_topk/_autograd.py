@@ -1,0 +1,119 @@
+"""Gradients of ``torch_topk.topk``: ``gputopk::differentiable_topk``, below autograd ``gputopk::topk``.
+
+Its Autograd kernel is reached through the dispatcher, so whatever transform is at work, eager or traced,
+meets it where it meets those of torch's own operators. What is kept for backward is the indices alone, so the
+input may be freed, or changed in place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import _C, Tensor
+from torch.autograd import forward_ad
+
+from ._errors import call
+from ._libraries import registry
+
+_topk = torch.ops.gputopk.topk.default
+_differentiable_topk = torch.ops.gputopk.differentiable_topk.default
+
+is_functorch_active = _C._are_functorch_transforms_active
+is_tracing = _C._is_tracing
+
+
+def select(
+    input: Tensor, k: int, dim: int, largest: bool, sorted: bool, options: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """``gputopk::topk``, with gradients wherever they may be asked for."""
+    if torch.compiler.is_compiling() or is_functorch_active() or is_tracing():
+        if input.is_floating_point():
+            return call(_differentiable_topk, input, k, dim, largest, sorted, **options)
+    elif (input.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
+        # No transform would see the operator: what its kernel does, without the way there.
+        return call(_Selection.apply, None, input, k, dim, largest, sorted, options)
+    return call(_topk, input, k, dim, largest, sorted, **options)
+
+
+# As what torch, which lacks kernels for the one, copies the bits of the other.
+_AS_INTEGERS = {
+    torch.float8_e4m3fn: torch.int8,
+    torch.float8_e5m2: torch.int8,
+    torch.uint16: torch.int16,
+    torch.uint32: torch.int32,
+    torch.uint64: torch.int64,
+}
+
+
+def gather(tensor: Tensor, dim: int, indices: Tensor) -> Tensor:
+    """``tensor.gather(dim, indices)``, of every dtype; of float8 without gradients of its own."""
+    integers = _AS_INTEGERS.get(tensor.dtype)
+    if integers is None:
+        return tensor.gather(dim, indices)
+    return tensor.view(integers).gather(dim, indices).view(tensor.dtype)
+
+
+def _scatter_to(sizes: Any, dim: int, indices: Tensor, grad: Tensor) -> Tensor:
+    """Zeros but for ``grad``, as torch.topk's backward makes them."""
+    scatter = torch.ops.aten.value_selecting_reduction_backward
+    integers = _AS_INTEGERS.get(grad.dtype)
+    if integers is None:
+        return scatter(grad, dim, indices, sizes, True)
+    return scatter(grad.view(integers), dim, indices, sizes, True).view(grad.dtype)
+
+
+# One level of autograd, be it torch's own or a transform's. Where transforms nest, the dispatcher reaches one
+# after the other, each with tensors of its own; torch.autograd.Function would start over at every level.
+class _Selection(torch.autograd.function._SingleLevelFunction):
+    @staticmethod
+    def forward(keyset, self, k, dim, largest, sorted, options):
+        """``keyset``: the operator's, where levels below are to see it; otherwise None."""
+        if keyset is None:
+            return _topk(self, k, dim, largest, sorted, **options)
+        # Function turns both modes off; levels below have their own.
+        with _C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+            keyset = keyset & _C._after_autograd_keyset
+            return _differentiable_topk.redispatch(keyset, self, k, dim, largest, sorted, **options)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        _, self, _, dim, *_ = inputs
+        indices = output[1]
+        ctx.dim = dim
+        ctx.sizes = self.shape
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(indices)
+        ctx.save_for_backward(indices)
+        ctx.save_for_forward(indices)
+
+    @staticmethod
+    def backward(ctx, values_grad, _):
+        if values_grad is None:
+            return (None,) * 7
+        (indices,) = ctx.saved_tensors
+        grad = _scatter_to(ctx.sizes, ctx.dim, indices.long(), values_grad)
+        return None, grad, None, None, None, None, None
+
+    @staticmethod
+    def jvp(ctx, _, tangent, *__):
+        (indices,) = ctx.saved_tensors
+        with forward_ad._set_fwd_grad_enabled(True):  # Function turns it off here, not for levels below
+            return gather(tangent, ctx.dim, indices.long()), None
+
+
+def _autograd_kernel(keyset, self, k, dim=-1, largest=True, sorted=True, **options):
+    allowed = _C._functorch.get_single_level_autograd_function_allowed()
+    _C._functorch.set_single_level_autograd_function_allowed(True)
+    try:
+        below = keyset if is_functorch_active() else None
+        return _Selection.apply(below, self, k, dim, largest, sorted, options)
+    finally:
+        _C._functorch.set_single_level_autograd_function_allowed(allowed)
+
+
+registry.impl("differentiable_topk", _autograd_kernel, "Autograd", with_keyset=True)
+# The other operators record nothing. Without this, outputs of an operator that registers no derivative come
+# out with requires_grad=True.
+for _name in ("topk", "topk.out", "rerank"):
+    registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")

@@ -1,0 +1,94 @@
+"""``topk(..., out=(values, indices))``: torch's rules about outs that the operator leaves to its caller."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._errors import call
+from ._fakes import check_request, result_shape
+
+
+def two_tensors(out: Any) -> tuple[Tensor, Tensor]:
+    if not isinstance(out, (tuple, list)) or not all(isinstance(tensor, Tensor) for tensor in out):
+        raise TypeError(f"topk(): argument 'out' must be tuple of Tensors, not {type(out).__name__}")
+    if len(out) != 2:
+        raise TypeError(f"topk(): argument 'out' must be a tuple of 2 Tensors, not {len(out)}")
+    return out[0], out[1]
+
+
+def check_no_grad(*tensors: Tensor) -> None:
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors):
+        raise RuntimeError(
+            "topk(): functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad."
+        )
+
+
+def topk_into(
+    input: Tensor,
+    k: int,
+    dim: int,
+    largest: bool,
+    sorted: bool,
+    options: dict[str, Any],
+    values: Tensor,
+    indices: Tensor,
+) -> None:
+    """Resizes the outs where they have another shape, and fills them."""
+    if _can_hold(values, indices, input, options.get("index_dtype", torch.int64)):
+        shape = result_shape(input.shape, k, dim)
+        wrong = [tensor for tensor in (values, indices) if list(tensor.shape) != shape]
+        # Before anything is resized, all is checked; while compiling nothing is done yet.
+        if wrong and not torch.compiler.is_compiling():
+            check_request(input, k, dim, options.get("index_dtype"), options.get("algorithm", 0))
+            _check_not_inference(values, indices)
+        for tensor in wrong:
+            _resize(tensor, shape)
+    # Otherwise the operator refuses the outs, and they keep their shapes.
+    call(
+        torch.ops.gputopk.topk.out,
+        input, k, dim, largest, sorted, **options, values=values, indices=indices,
+    )  # fmt: skip
+
+
+def copy_into(result: tuple[Tensor, Tensor], values: Tensor, indices: Tensor) -> None:
+    """The same with a result that is there."""
+    for name, out, want in zip(("values", "indices"), (values, indices), result, strict=True):
+        for what in ("dtype", "device"):
+            if getattr(out, what) != getattr(want, what):
+                raise RuntimeError(
+                    f"topk(): Expected out tensor to have {what} {getattr(want, what)}, "
+                    f"but got {getattr(out, what)} instead ({name})"
+                )
+    _check_not_inference(values, indices)
+    for out, want in zip((values, indices), result, strict=True):
+        if out.shape != want.shape:
+            _resize(out, list(want.shape))
+        out.copy_(want)
+
+
+def _can_hold(values: Tensor, indices: Tensor, input: Tensor, index_dtype: torch.dtype) -> bool:
+    kinds = (values.dtype, indices.dtype, values.device, indices.device)
+    return kinds == (input.dtype, index_dtype, input.device, input.device)
+
+
+def _check_not_inference(*tensors: Tensor) -> None:
+    if not torch.is_inference_mode_enabled() and any(tensor.is_inference() for tensor in tensors):
+        raise RuntimeError(
+            "topk(): Inplace update to inference tensor outside InferenceMode is not allowed. "
+            "You can make a clone to get a normal tensor before doing inplace update."
+        )
+
+
+def _resize(tensor: Tensor, shape: list[int]) -> None:
+    if tensor.numel() > 0:
+        warnings.warn(
+            "An output with one or more elements was resized since it had shape "
+            f"{list(tensor.shape)}, which does not match the required output shape {shape}.",
+            stacklevel=5,
+        )
+    tensor.resize_(shape)
