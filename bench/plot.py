@@ -122,11 +122,10 @@ def _number_ticks(axis: Any) -> None:
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
     low, high = axis.get_view_interval()
-    decades = math.log10(high / low)
-    if decades < 0.6:
-        subs: tuple[float, ...] = (1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8)
-    else:
-        subs = (1, 2, 5) if decades < 3 else (1,)
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for subs in ((1,), (1, 2, 5), (1, 1.5, 2, 3, 5, 7), (1, 1.2, 1.4, 1.6, 1.8, 2, 2.5, 3, 4, 5, 6, 7, 8, 9)):
+        if sum(low <= sub * 10.0**exponent <= high for sub in subs for exponent in exponents) >= 3:
+            break
     axis.set_major_locator(LogLocator(subs=subs, numticks=12))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axis.set_minor_locator(NullLocator())
@@ -504,7 +503,8 @@ def plot_file(path: Path, folder: Path | None = None) -> None:
         _plot_points(plt, shown, _shape, speedup, title, Path(f"{stem}-points.png"))
     reranked = [r for r in records if r["kind"] == "rerank"]
     if reranked:
-        _plot_points(plt, reranked, _rerank_shape, False, _title(header), Path(f"{stem}-rerank.png"))
+        title = f"queries x candidates x dimensions. {_title(header)}"
+        _plot_points(plt, reranked, _rerank_shape, False, title, Path(f"{stem}-rerank.png"))
     studies: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if record["kind"] == "ablation":
