@@ -16,7 +16,7 @@ from tests import delegate_model, oracle, tuning
 
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
-NOT_YET = [a for a in torch_topk.Algorithm if a.name == "split_bucket"]
+NOT_YET = [("split_bucket", 5)]
 AIR = int(torch_topk.Algorithm.air)
 BITONIC = int(torch_topk.Algorithm.bitonic)
 DELEGATE = int(torch_topk.Algorithm.delegate)
@@ -78,15 +78,15 @@ def test_the_plan_of_another_dim_is_that_of_its_rows(dim):
     assert plan(tensor, 9, dim).split(":")[0] == plan(meta(rows, cols), 9).split(":")[0]
 
 
-@pytest.mark.parametrize("algorithm", NOT_YET, ids=lambda a: a.name)
+@pytest.mark.parametrize(("name", "number"), NOT_YET)
 @pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
 @pytest.mark.parametrize(("rows", "k"), [(3, 5), (3, 0), (0, 5)])
-def test_an_algorithm_that_cannot_serve_is_refused_with_its_reason(call, algorithm, rows, k):
+def test_an_algorithm_that_cannot_serve_is_refused_with_its_reason(call, name, number, rows, k):
     with pytest.raises(RuntimeError) as caught:
-        call(meta(rows, 4096), k, algorithm=int(algorithm))
+        call(meta(rows, 4096), k, algorithm=number)
     message = str(caught.value)
-    assert algorithm.name in message and "topk" in message
-    assert len(message.splitlines()[0]) > len(algorithm.name) + 20, f"no reason: {message}"
+    assert name in message and "topk" in message
+    assert len(message.splitlines()[0]) > len(name) + 20, f"no reason: {message}"
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_bitonic_refuses_a_k_that_its_networks_do_not_keep(call):
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
 def test_a_block_holds_the_rows_that_it_keeps_and_a_list_of_their_winners(dtype):
     longest = 16384 if dtype.itemsize < 8 else 8192
-    for cols, k in itertools.product((1, 1000, 1024, 1025, 4096, 10_000, longest), (1, 64, 500, 4096)):
+    for cols, k in itertools.product((1, 1000, 1024, 1025, 4096, 6000, longest), (1, 64, 500, 4096)):
         if k > cols:
             continue
         text = text_of("air.resident_row", meta(1000, cols, dtype=dtype), k)
