@@ -17,6 +17,8 @@ from ._autograd import in_index_order, is_functorch_active, is_tracing, select
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
 from ._libraries import has_cuda
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
+from ._sharding import is_dtensor
+from ._sharding import register as register_sharding
 
 __all__ = ["Algorithm", "topk"]
 
@@ -98,7 +100,9 @@ def topk(
         torch.OutOfMemoryError: the outputs or the workspace do not fit. The bare operator's RuntimeError.
 
     CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``; tensors of other devices are sorted, stably,
-    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which.
+    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which. Of a
+    DTensor, ``dim`` is gathered where it is sharded and other dimensions stay as they are; the bare operator
+    takes DTensors too, once this has, or ``torch.distributed.tensor`` was imported before this package.
 
     Source: on CUDA, AIR top-k and GridSelect: J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms
     on GPU: A Comprehensive Study and New Methods", SC '23, sections 3 and 4; delegates: A. Gaihre et al.,
@@ -122,6 +126,8 @@ def topk(
             return _Result(_operator(input, k))
         except RuntimeError:
             pass  # below it is said, or served, right
+    if is_dtensor(input):
+        register_sharding()
     k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude, index_dtype)
     order = _check_order(order, sorted)
 
