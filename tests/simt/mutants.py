@@ -82,10 +82,10 @@ class Mutant:
 
 MUTANTS = (
     # The last block of a group.
-    Mutant("device/last_block.cuh", "__threadfence();", ";", AIR_MANY),
+    Mutant("device/last_block.cuh", "__threadfence();", ";", SHARED_LIST),
     Mutant("device/last_block.cuh", "__syncthreads();", ";", AIR_MANY),
     Mutant("device/last_block.cuh", "if (last) *arrived = 0;", ";", AIR_MANY),
-    Mutant("device/last_block.cuh", "if (last) __threadfence();", ";", AIR_MANY),
+    Mutant("device/last_block.cuh", "if (last) __threadfence();", ";", SHARED_LIST),
     Mutant("device/last_block.cuh", "blocks - 1", "blocks - 2", AIR_MANY),
     # Histograms and the digit that holds the k-th best.
     Mutant("device/radix_histogram.cuh", "vectors[i] = uint4{};", ";", AIR_BLOCK),
@@ -139,12 +139,7 @@ MUTANTS = (
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
     Mutant("device/stored_candidates.cuh", "if (threadIdx.x == 0) written = 0;", ";", MAXIMA),
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
-    Mutant(
-        "delegate/from_sample.cu",
-        "if (best < other) best = other;",
-        "if (other < best) best = other;",
-        SAMPLE,
-    ),
+    Mutant("delegate/from_sample.cu", "wait_for_kernel_before();", ";", SAMPLE),
     Mutant("device/candidate_list.cuh", "__syncthreads();  // the places are known", ";", ON_CHIP),
     Mutant("device/row_ring.cuh", "if (threadIdx.x == 0) fill();", ";", ON_CHIP),
     # Rows in registers, and rows in order.
