@@ -102,7 +102,9 @@ class Operators:
         self.device = device
         self.topk = torch.ops.gputopk.topk
         self.algorithms = (
-            ("auto",) if device == "cpu" else ("auto", "auto", "air", "grid_select", "delegate", "bitonic", "sort")
+            ("auto",)
+            if device == "cpu"
+            else ("auto", "auto", "air", "grid_select", "delegate", "bitonic", "sort")
         )
         self.most = 3000 if device == "cpu" else 70000
         self.calls = 24 if device == "cpu" else 96

@@ -131,7 +131,7 @@ def test_every_form_there_is_has_cases():
 @pytest.mark.parametrize("form", FORMS)
 def test_every_other_dtype(form):
     for dtype in OTHERS:
-        assert check(cases_of(form, dtype)[0])
+        assert any(check(case) for case in cases_of(form, dtype))
 
 
 @pytest.mark.parametrize("form", FORMS)
