@@ -121,6 +121,14 @@ cuda::grid_select::SharedList config_of(const Problem& problem, const cuda::Devi
 }
 
 template <>
+cuda::bitonic::ManyBlocks config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::bitonic::ManyBlocks::plan(problem, device);
+  const int blocks = static_cast<int>(take("blocks", 0));
+  if (blocks > 0) config.blocks_per_row = blocks;
+  return config;
+}
+
+template <>
 cuda::delegate::FromMaxima config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   const int alpha = static_cast<int>(take("alpha", 0)), beta = static_cast<int>(take("beta", 0));
   const auto range = cuda::delegate::alphas(problem, beta == 0 ? 1 : beta);

@@ -44,11 +44,22 @@ FORMS = {
         ("4x3000", 300, "sm_count=2"),
         ("4x5000", 90, "sm_count=2"),
     ],
+    "bitonic.one_thread": [
+        ("40x16", 8, ""),
+        ("40x31", 3, ""),
+        ("140x64", 6, ""),
+    ],
     "bitonic.one_warp": [
         ("40x60", 7, "sm_count=2"),
         ("9x128", 16, "sm_count=2"),
         ("40x250", 12, "sm_count=2"),
         ("40x1000", 30, "sm_count=2"),
+        ("9x1024", 64, ""),
+    ],
+    "bitonic.many_blocks": [
+        ("3x3000", 20, "forced=1 blocks=3"),
+        ("2x3000", 100, "forced=1 blocks=2"),
+        ("3x1500", 256, ""),
     ],
     "grid_select.registers": [
         ("8x700", 30, "forced=1 blocks=-1 threads=64"),

@@ -1,10 +1,12 @@
 // How rows are sorted: by a block each or in parts, and with what numbers.
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "cuda/device/split.h"
 #include "cuda/sort/numbers.h"
+#include "cuda/sort/partition.h"
 #include "cuda/sort/rows.h"
 #include "cuda/sort/sort.h"
 
@@ -38,14 +40,23 @@ size_t sort_bytes(const Problem& problem, const Shape& shape) {
 
 }  // namespace
 
+int most_in_block(const Problem& problem, const Device& device) {
+  const int entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
+  const bool wide = dtype_bytes(problem.dtype) == 8 || index_bytes(problem) == 8;
+  int most = tuning::kSortMaxThreads * (wide ? tuning::kSortWideItems : tuning::kSortItems);
+  constexpr int kStatic = 1024;  // the kernels' own variables
+  while (block_bytes(entry_bytes, most, tuning::kSortMaxThreads) + kStatic > device.shared_bytes_per_block)
+    most /= 2;
+  return most;
+}
+
 Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
   const int entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
   const bool wide = dtype_bytes(problem.dtype) == 8 || index_bytes(problem) == 8;
   const int items = wide ? tuning::kSortWideItems : tuning::kSortItems;
   constexpr int kStatic = 1024;  // the kernels' own variables
   const auto has_room = [&](int64_t bytes) { return bytes + kStatic <= device.shared_bytes_per_block; };
-  int most = tuning::kSortMaxThreads * items;
-  while (!has_room(block_bytes(entry_bytes, most, tuning::kSortMaxThreads))) most /= 2;
+  const int most = most_in_block(problem, device);
 
   Shape shape{};
   shape.entries = entries;
@@ -78,9 +89,8 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
 }
 
 const char* unsupported_reason(const Problem& problem) {
-  const bool short_rows = problem.cols <= tuning::kSortShortCols;
-  const bool many_winners = problem.k >= problem.cols / tuning::kSortMostColsPerK;
-  return short_rows || many_winners ? nullptr : "k is less than an eighth of cols, which is more than 8192";
+  const bool serves = WholeRows::serves(problem, {}) || Partition::serves(problem, {});
+  return serves ? nullptr : "rows are longer than 8192, and k is less than an eighth of cols";
 }
 
 OrderRows OrderRows::plan(const Problem& problem, const Device& device) {
@@ -112,6 +122,75 @@ Work Copy::work(const Problem& problem, const Device& device) const {
 
 void Copy::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes, "sort: a copy, %d blocks", blocks);
+}
+
+namespace {
+
+// Entries of a row's sample.
+int partition_samples(const Problem& problem, int64_t entries) {
+  const int most = most_in_block(problem, {});
+  return static_cast<int>(std::clamp<int64_t>(power_of_two_from(entries / tuning::kPartitionColsPerSample),
+                                              tuning::kPartitionMinSamples, most));
+}
+
+// Of those, how far the bounds are from the place where the k-th best should be.
+double partition_margin(int samples, double share) {
+  return 2 + tuning::kPartitionDeviations * std::sqrt(samples * share * (1 - share));
+}
+
+}  // namespace
+
+bool Partition::serves(const Problem& problem, const Device&) {
+  if (problem.cols < tuning::kPartitionMinCols || problem.cols > INT32_MAX || problem.rows > INT32_MAX / 1024)
+    return false;
+  const double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  const int samples = partition_samples(problem, problem.cols);
+  // Most winners come before the upper bound.
+  return share <= tuning::kPartitionMostShare && samples * share >= 2 * partition_margin(samples, share);
+}
+
+Partition Partition::plan(const Problem& problem, const Device& device) {
+  Partition config{};
+  double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  int64_t entries = problem.cols;
+  const int64_t blocks = int64_t{tuning::kSplitBlocksPerSm} * device.sm_count;
+  const bool wide = dtype_bytes(problem.dtype) == 8;
+  const int64_t tile = tuning::kSplitThreads * (wide ? tuning::kSortWideItems : tuning::kSortItems);
+  for (int round = 0; round < kMostRounds && entries > tuning::kPartitionLastEntries; ++round) {
+    const int samples = partition_samples(problem, entries);
+    const double margin = partition_margin(samples, share);
+    const double expected = 2 * margin / samples * static_cast<double>(entries);
+    config.samples[round] = samples;
+    config.windows[round] = std::min(
+        entries, static_cast<int64_t>(expected * (1 + tuning::kPartitionDeviations / std::sqrt(2 * margin))));
+    config.blocks_per_row[round] =
+        static_cast<int>(std::clamp<int64_t>(divide_up(blocks, problem.rows), 1, divide_up(entries, tile)));
+    config.rounds = round + 1;
+    entries = config.windows[round];
+    share = 0.5;
+  }
+  return config;
+}
+
+Work Partition::work(const Problem& problem, const Device& device) const {
+  Work work = work_of(problem, device, problem.rows * blocks_per_row[0], tuning::kSplitThreads,
+                      tuning::kSplitBlocksPerSm, /*reads=*/1);
+  work.bytes += bytes_of_entries(problem, problem.k + 2 * windows[0]);
+  return work;
+}
+
+void Partition::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes,
+                "sort: partition by a sample of %d, window of %lld, %d round%s, %d blocks a row", samples[0],
+                static_cast<long long>(windows[0]), rounds, rounds == 1 ? "" : "s", blocks_per_row[0]);
+}
+
+size_t Partition::workspace_bytes(const Problem& problem) const {
+  return PartitionMemory(problem, *this, nullptr).bytes;
+}
+
+bool WholeRows::serves(const Problem& problem, const Device&) {
+  return problem.cols <= tuning::kSortShortCols || problem.k >= problem.cols / tuning::kSortMostColsPerK;
 }
 
 WholeRows WholeRows::plan(const Problem& problem, const Device& device) {

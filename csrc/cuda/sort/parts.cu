@@ -12,6 +12,7 @@
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/sort/block_sort.cuh"
 #include "cuda/sort/rows.h"
+#include "cuda/sort/sample.cuh"
 
 namespace gputopk::cuda::sort {
 namespace {
@@ -38,16 +39,6 @@ struct Params {
 };
 
 // ---- The sample ----
-
-// One entry of each of as many stretches as there are samples, somewhere in it.
-__device__ inline int64_t sampled_entry(int i, int samples, int64_t entries) {
-  const uint64_t first =
-      static_cast<uint64_t>(entries) / samples * i + static_cast<uint64_t>(entries) % samples * i / samples;
-  const uint32_t length = static_cast<uint32_t>(static_cast<uint64_t>(entries) / samples);
-  uint32_t mixed = static_cast<uint32_t>(i) * 2654435761u;
-  mixed = (mixed ^ mixed >> 15) * 2246822519u;
-  return static_cast<int64_t>(first + __umulhi(mixed ^ mixed >> 13, length));
-}
 
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kSortMaxThreads)

@@ -51,6 +51,9 @@ constexpr int64_t deal_bytes(int entry_bytes, int parts, int tile) {
          int64_t{entry_bytes + 2} * tile;
 }
 
+// The most entries that a block sorts.
+int most_in_block(const Problem& problem, const Device& device);
+
 // The shape for rows of so many entries.
 Shape shape_of(const Problem& problem, int64_t entries, const Device& device);
 
