@@ -82,7 +82,7 @@ FORMS = {
         ("1x9000", 300, "forced=1 buffer=64 alpha=6"),
     ],
     "delegate.on_chip": [
-        ("6x5000", 40, "sm_count=2"),
+        ("6x9000", 40, "sm_count=2"),
         ("3x9000", 100, "forced=1 threads=128 chunk_bytes=2048 sm_count=2"),
     ],
     "delegate.from_sample": [
