@@ -120,7 +120,11 @@ inline void access(const void* pointer, size_t bytes, Kind kind, bool whole = tr
   const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   const uintptr_t stack = reinterpret_cast<uintptr_t>(current->block->stacks) + current->index * kStackBytes;
   if (address - stack < kStackBytes) return;
-  if (whole && address % bytes != 0) fail("%s %zu bytes at %p, misaligned", verb(kind), bytes, pointer);
+  // Of structures of 16 bytes the compiler says no more than that they are aligned to 8: the rest is its own
+  // check's, in undefined.cpp.
+  if (whole && address % std::min<size_t>(bytes, 8) != 0) {
+    fail("%s %zu bytes at %p, misaligned", verb(kind), bytes, pointer);
+  }
   if (access_shared(address, bytes, kind)) return;
   access_global(address, bytes, kind);
 }
@@ -176,6 +180,7 @@ uint64_t at_once(void* pointer, size_t bytes, bool reads, bool stores, Change&& 
     if (after != before) made_progress();
     if (global) after_atomic(address, &before, bytes);
   }
+  if (global) may_give_way();
   return before;
 }
 
