@@ -26,7 +26,7 @@ CUDA_FOLDERS = {"device": "device", "plan": "plan", "study": "study"}
 MAY_INCLUDE = {
     "core": {"core"},
     "cpu": {"core", "cpu"},
-    "cuda base": set(),
+    "cuda base": {"core", "cuda base"},
     "device": {"core", "cuda base", "device"},
     "algorithm header": {"core", "cuda base"},
     "algorithm": {"core", "cuda base", "device", "own"},
