@@ -45,7 +45,7 @@ from bench.bench_topk import contender_record, floor_contender, integer
 from bench.report import Record, number_text, size_text
 from bench.studies import STUDIES, Study
 from bench.timing import Contender, Timing, two_tensors
-from tests import delegate_model, oracle
+from tests import delegate_model, oracle, study_library
 
 BUDGET_S = 1.0
 NAMES = (*STUDIES, "steps", "workload")
@@ -259,8 +259,8 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
-    if not (torch.cuda.is_available() and hasattr(torch.ops.gputopk, "_air")):
-        print("the ablations need CUDA and the operators gputopk::_air, _grid_select and _delegate")
+    if not study_library.loaded:
+        print("the ablations need a GPU and libgputopk_study.so: make study")
         return 2
     device = torch.device("cuda", torch.cuda.current_device())
     row = Row(device)

@@ -38,11 +38,13 @@ from bench import environment, peers, report, shapes, timing
 from bench.report import Record, number_text, size_text
 from bench.shapes import Point
 from bench.timing import Contender, Outputs, Timing, two_tensors
-from tests import inputs, oracle
+from tests import inputs, oracle, study_library
+from torch_topk._libraries import why_no_cuda
 
 OURS = "ours:"  # prefix of our contenders' names
 ATEN = "aten-op"  # no peer: torch.topk through torch.ops
 ALGORITHMS = tuple(algorithm.name for algorithm in torch_topk.Algorithm)
+FORMS = ("on_chip",)  # one form of an algorithm alone, by its study operator
 CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 5.0
 FLOOR_SCRATCH_BYTES = 2**20
 
@@ -51,7 +53,7 @@ FLOOR_SCRATCH_BYTES = 2**20
 
 
 def has_read_kernel(device: torch.device) -> bool:
-    return device.type == "cuda" and hasattr(torch.ops.gputopk, "_read_floor")
+    return device.type == "cuda" and study_library.loaded
 
 
 def floor_contender(x: torch.Tensor) -> Contender:
@@ -67,9 +69,25 @@ def floor_contender(x: torch.Tensor) -> Contender:
 
 
 def order_options(point: Point) -> Record:
-    """`largest` and `sorted` as a caller writes them: what has its default's value is left out."""
+    """`dim`, `largest` and `sorted` as a caller writes them: what has its default's value is left out."""
     flags = {"largest": point.largest, "sorted": point.sorted}
-    return {name: False for name, flag in flags.items() if not flag}
+    dim = {} if point.inner == 1 else {"dim": -2}
+    return dim | {name: False for name, flag in flags.items() if not flag}
+
+
+def lay_out(x: torch.Tensor, point: Point) -> torch.Tensor:
+    """The point's tensor of these [rows, cols]."""
+    if point.inner == 1:
+        return x
+    columns = x.view(-1, point.inner, x.shape[1]).mT.contiguous()
+    return columns[0] if point.inner == point.rows else columns
+
+
+def as_rows(tensor: torch.Tensor, point: Point) -> torch.Tensor:
+    """What lay_out made, or an output of it, as [rows, cols] or [rows, k]."""
+    if point.inner == 1:
+        return tensor
+    return tensor.mT.reshape(point.rows, tensor.shape[-2])
 
 
 def caller(function: Callable[..., Any], k: int, options: Record) -> Callable[[torch.Tensor], Any]:
@@ -87,7 +105,7 @@ def torch_contender(point: Point) -> Contender:
 
     def by_magnitude(x: torch.Tensor) -> Outputs:
         indices = topk(x.abs())[1]
-        return x.gather(-1, indices), indices
+        return x.gather(-1 if point.inner == 1 else -2, indices), indices
 
     return Contender("torch", by_magnitude if point.magnitude else topk, export=two_tensors)
 
@@ -103,17 +121,20 @@ def our_options(point: Point, algorithm: str) -> Record:
         options["magnitude"] = True
     if point.index_dtype is not None:
         options["index_dtype"] = getattr(torch, point.index_dtype)
-    if algorithm != "auto":
+    if algorithm != "auto" and algorithm not in FORMS:
         options["algorithm"] = int(torch_topk.Algorithm[algorithm])
     return options
 
 
 def our_contender(point: Point, algorithm: str) -> Contender:
-    call = caller(torch.ops.gputopk.topk, point.k, our_options(point, algorithm))
+    operator = getattr(torch.ops.gputopk, f"_{algorithm}" if algorithm in FORMS else "topk")
+    call = caller(operator, point.k, our_options(point, algorithm))
     return Contender(OURS + algorithm, call, export=two_tensors)
 
 
 def plan_of(point: Point, algorithm: str, x: torch.Tensor) -> str | None:
+    if algorithm in FORMS:
+        return None
     try:
         return torch.ops.gputopk._plan(x, point.k, **our_options(point, algorithm))
     except Exception as error:  # the record tells; the timing goes on
@@ -139,7 +160,7 @@ class Data:
             x = inputs.make(
                 point.input, point.rows, point.cols, getattr(torch, point.dtype), self.device, seed=1
             )
-            self._copies = timing.copies_of(x)
+            self._copies = timing.copies_of(lay_out(x, point))
             self._key = point.data_key
         return self._copies
 
@@ -176,15 +197,20 @@ def verify(timings: dict[str, Timing], x: torch.Tensor, point: Point) -> dict[st
     """For every contender with outputs: what is wrong with them, None if nothing."""
     problems: dict[str, str | None] = {}
     exact_values = None
-    timed = {name: t for name, t in timings.items() if t.outputs is not None}
-    for name, t in timed.items():
+    x = as_rows(x, point)
+    timed = {
+        name: (as_rows(t.outputs[0], point), as_rows(t.outputs[1], point))
+        for name, t in timings.items()
+        if t.outputs is not None
+    }
+    for name, outputs in timed.items():
         if name.startswith(OURS):
-            problems[name] = exact_problem(t.outputs, x, point)
+            problems[name] = exact_problem(outputs, x, point)
             if problems[name] is None:
-                exact_values = t.outputs[0]
-    for name, t in timed.items():
+                exact_values = outputs[0]
+    for name, outputs in timed.items():
         if not name.startswith(OURS) and exact_values is not None:
-            problems[name] = peers.values_problem(t.outputs, exact_values, x, point)
+            problems[name] = peers.values_problem(outputs, exact_values, x, point)
     return problems
 
 
@@ -241,6 +267,7 @@ def run_point(point: Point, data: Data, peer_names: Sequence[str], budget_s: flo
         "largest": point.largest,
         "magnitude": point.magnitude,
         "index_dtype": point.index_dtype or "int64",
+        "inner": point.inner,
         "bytes": x.numel() * x.element_size(),
         "copies": len(copies),
         "floor_us": _rounded(floor_us),
@@ -278,6 +305,7 @@ def describe(point: Record) -> str:
     label = f"{point['label']}: " if point["label"] else ""
     flags = "".join(f" {flag}" for flag in ("sorted", "magnitude") if point[flag])
     flags += "" if point["largest"] else " smallest"
+    flags += "" if point.get("inner", 1) == 1 else f" columns, {size_text(point['inner'])} side by side"
     return (
         f"{label}{point['input']} {point['rows']} x {size_text(point['cols'])} k={size_text(point['k'])} "
         f"{point['dtype']}{flags}"
@@ -318,7 +346,7 @@ def print_table(points: Sequence[Record]) -> None:
                 size_text(p["cols"]),
                 size_text(p["k"]),
                 p["dtype"],
-                "sorted" if p["sorted"] else "any",
+                ("sorted" if p["sorted"] else "any") + ("" if p["inner"] == 1 else ", columns"),
                 number_text(p["floor_us"]),
                 *(number_text(by_name(p, name).get("x_floor")) for name in ("torch", *ours, *others)),
                 number_text(held.get("x_torch")),
@@ -403,7 +431,9 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--dtype", nargs="+", choices=[oracle.name_of(dtype) for dtype in oracle.DTYPES])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take each N-th point only")
     parser.add_argument("--sorted", action=argparse.BooleanOptionalAction, help="instead of the set's choice")
-    parser.add_argument("--algorithm", nargs="+", choices=[*ALGORITHMS, "all"], help="instead of the set's")
+    parser.add_argument(
+        "--algorithm", nargs="+", choices=[*ALGORITHMS, *FORMS, "all"], help="instead of the set's"
+    )
     parser.add_argument("--peers", nargs="*", choices=peers.NAMES, default=list(peers.NAMES), help="on CUDA")
     parser.add_argument("--no-peers", dest="peers", action="store_const", const=[])
     parser.add_argument(
@@ -416,6 +446,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/<set>-<device>.jsonl")
     parser.add_argument("--plot", action="store_true", help="draw the plots as well (matplotlib)")
     options = parser.parse_args(arguments)
+    if options.device is not None and options.device.type == "cuda" and (missing := why_no_cuda()):
+        parser.error(f"--device {options.device}: {missing}")
     axes = (options.rows, options.cols, options.k, options.input, options.dtype)
     if options.set is None and not any(axes):
         options.set = "smoke"
@@ -452,6 +484,15 @@ def points_of(options: argparse.Namespace) -> list[Point]:
     order = {key: i for i, key in enumerate(dict.fromkeys(p.data_key for p in points))}
     applicable = [p for p in points if inputs.applies(p.input, getattr(torch, p.dtype))]
     return sorted(applicable, key=lambda p: order[p.data_key])[:: options.every]
+
+
+def why_no_points(options: argparse.Namespace) -> str:
+    if options.set is not None:
+        return f"no point of --set {options.set} has these axes"
+    cols, ks = options.cols or (2**20,), options.k or (64,)
+    if min(ks) > max(cols):
+        return f"k = {min(ks)} is more than cols = {max(cols)}"
+    return "no input has that dtype, or rows x cols is more than 2^34"
 
 
 def device_of(options: argparse.Namespace) -> torch.device:
@@ -508,6 +549,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if device.index is not None and device.type == "cuda":
         torch.cuda.set_device(device)
     points = points_of(options)
+    if not points:
+        print(f"nothing to time: {why_no_points(options)}")
+        return 1
     name = options.set or "custom"
     path = options.output or environment.ROOT / "bench" / "results" / f"{name}-{device.type}.jsonl"
     out = report.JsonLines(path)

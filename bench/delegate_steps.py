@@ -18,7 +18,7 @@ def workload(x: torch.Tensor, k: int, alpha: int, beta: int) -> dict[str, int]:
     """How many elements each selection works on: `delegates` the first, `candidates` the second; and
     `read_again` between them. `x`: one row of floats, 16-byte aligned, of whole subranges, without NaN.
 
-    The rules of csrc/cuda/delegate.cu, step by step. That they lose no winner is checked.
+    The rules of csrc/cuda/delegate/from_maxima.cu, step by step. That they lose no winner is checked.
     """
     subranges = x.reshape(-1, 1 << alpha)
     best = subranges.argmax(1, keepdim=True)

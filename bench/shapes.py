@@ -7,7 +7,12 @@ A point is one top-k request on a named input of tests/inputs.py. `point_set(nam
     air       CUDA: the goals of AIR top-k alone
     grid_select, delegate    the same of the other two
     grid      CUDA: rows 1..16384, cols 2^8..2^30, k 1..2^20, then inputs, then dtypes
-    cpu       the CPU goals (times as fast as torch.topk) and a CPU grid
+    sorted    CUDA: many winners, unsorted and sorted, and rows that are sorted whole
+    cpu       the CPU goals (times as fast as torch.topk), a CPU grid, and, of every dtype, what is easily
+              slower: rows of a few elements, dimensions other than the last, half of a row
+    middle    CUDA: rows that models call with, 2^13 to 2^22 columns, with the best library for each line;
+              sorted and unsorted, then inputs and dtypes, each form that serves them forced
+    indexer   CUDA: the same lines with int32 indices, unsorted, beside libraries that write indices alone
     callers   the shapes that samplers, indexers, routers, sparsifiers and rerankers call with
 
 Every `x_floor` is relative to one read of the input in the same run, every `x_torch` to torch.topk in the
@@ -37,7 +42,7 @@ class Goal:
 
 @dataclass(frozen=True)
 class Point:
-    """One top-k request over the last dim of a [rows, cols] tensor."""
+    """One top-k request over the last dim of a [rows, cols] tensor, or over columns."""
 
     rows: int
     cols: int
@@ -48,6 +53,7 @@ class Point:
     largest: bool = True
     magnitude: bool = False
     index_dtype: str | None = None  # None: int64
+    inner: int = 1  # not 1: over dim -2 of [rows / inner, cols, inner], without the first dim where that is 1
     algorithms: tuple[str, ...] = ("auto",)
     goal: Goal | None = None
     label: str = ""
@@ -57,9 +63,9 @@ class Point:
         return self.rows * self.cols
 
     @property
-    def data_key(self) -> tuple[str, int, int, str]:
+    def data_key(self) -> tuple[str, int, int, str, int]:
         """Points with equal keys are timed on the same tensor."""
-        return (self.input, self.rows, self.cols, self.dtype)
+        return (self.input, self.rows, self.cols, self.dtype, self.inner)
 
 
 # --- goals on CUDA: float32, unsorted -------------------------------------------------------------
@@ -207,6 +213,119 @@ def _grid() -> list[Point]:
     return points
 
 
+# --- middle rows on CUDA --------------------------------------------------------------------------
+
+# (rows, cols, k, best library that returns values, its x floor, best with indices alone, its x floor, goal as
+# x floor): unsorted, float32, normal, measured on an H200.
+_MIDDLE: tuple[tuple[int, int, int, str, float, str, float, float], ...] = (
+    (1, 2**15, 256, "CUB batched", 6.4, "SGLang", 5.2, 4.2),
+    (1, 131072, 2048, "CUB batched", 9.0, "SGLang", 5.3, 5.0),
+    (8, 131072, 2048, "FlashInfer clusters", 5.4, "SGLang", 3.7, 3.4),
+    (16, 129280, 64, "CUB batched", 4.7, "SGLang", 2.5, 2.4),
+    (64, 32768, 2048, "CUB batched", 5.2, "SGLang", 3.5, 3.2),
+    (100, 2**15, 2048, "FlashInfer", 4.8, "SGLang", 2.9, 2.6),
+    (64, 131072, 512, "DeepSelect", 2.7, "DeepSelect", 2.7, 2.2),
+    (64, 131072, 2048, "FlashInfer clusters", 4.9, "vLLM", 3.6, 2.4),
+    (128, 131072, 512, "DeepSelect", 1.66, "DeepSelect", 1.67, 1.5),
+    (256, 128256, 50, "DeepSelect", 1.48, "DeepSelect", 1.48, 1.3),
+    (512, 131072, 2048, "FlashInfer clusters", 3.0, "vLLM", 1.93, 1.6),
+    (1024, 65536, 512, "DeepSelect", 2.0, "DeepSelect", 2.0, 1.6),
+    (10000, 10000, 100, "FlashInfer clusters", 4.1, "SGLang", 2.2, 1.6),
+    (1, 2**20, 32, "CUB", 7.3, "SGLang", 5.5, 4.0),
+    (1, 2**20, 2048, "CUB", 8.7, "SGLang", 6.2, 4.5),
+    (1, 2**22, 256, "CUB", 5.0, "SGLang", 8.6, 2.6),
+    (100, 2**20, 256, "DeepSelect", 1.27, "DeepSelect", 1.27, 1.2),
+)
+# (rows, cols, k, input, best library that returns values, its x floor, goal as x floor)
+_MIDDLE_INPUTS: tuple[tuple[int, int, int, str, str | None, float | None, float], ...] = (
+    (1, 2**20, 256, "uniform", None, None, 5.5),
+    (1, 2**20, 256, "twelve_bit_random", None, None, 5.5),
+    (1, 2**20, 256, "all_equal", None, None, 5.5),
+    (1, 2**20, 256, "ones_with_four_outliers", None, None, 5.5),
+    (64, 131072, 2048, "twelve_bit_random", "DeepSelect", 5.5, 2.9),
+    (64, 131072, 2048, "all_equal", "DeepSelect", 2.3, 2.9),
+    (64, 131072, 2048, "increasing", "DeepSelect", 2.2, 2.9),
+    (64, 131072, 2048, "ones_with_four_outliers", "DeepSelect", 2.9, 2.9),
+)
+# Where inputs are varied: one shape of each kind, rows whole in shared memory and rows that pass through it.
+_MIDDLE_SHAPES = ((10000, 10000, 100), (100, 2**15, 2048), (1024, 65536, 512), (512, 131072, 2048),
+                  (256, 128256, 50))  # fmt: skip
+_MIDDLE_FORMS = ("auto", "air", "grid_select", "delegate", "on_chip")
+
+
+def _middle() -> list[Point]:
+    fields = {"algorithms": _MIDDLE_FORMS}
+    points = []
+    for rows, cols, k, library, best, _, _, goal in _MIDDLE:
+        held = Goal(x_floor=goal, best_library=library, best_x_floor=best)
+        points.append(Point(rows, cols, k, goal=held, **fields))
+        points.append(Point(rows, cols, k, sorted=True, **fields))
+    for rows, cols, k, name, library, best, goal in _MIDDLE_INPUTS:
+        held = Goal(x_floor=goal, best_library=library, best_x_floor=best)
+        points.append(Point(rows, cols, k, name, goal=held, **fields))
+    for rows, cols, k in _MIDDLE_SHAPES:
+        points += cross((rows,), (cols,), (k,), inputs=GRID_INPUTS[1:], **fields)
+        points += cross((rows,), (cols,), (k,), dtypes=("bfloat16", "float16", "int8"), **fields)
+    points.append(Point(256, 32000, 50, **fields))
+    points.append(Point(256, 32000, 50, dtype="bfloat16", **fields))
+    points += cross(
+        (1, 16, 64, 132, 1024, 4096), (2**14, 2**16, 2**18, 2**20, 2**22), (1, 64, 1024, 4096),
+        max_elements=2**28, **fields,
+    )  # fmt: skip
+    return points
+
+
+def _indexer() -> list[Point]:
+    return [
+        Point(rows, cols, k, index_dtype="int32", algorithms=_MIDDLE_FORMS,
+              goal=Goal(x_floor=goal, best_library=library, best_x_floor=best))
+        for rows, cols, k, _, _, library, best, goal in _MIDDLE
+    ]  # fmt: skip
+
+
+# --- winners in order, and many winners, on CUDA --------------------------------------------------
+
+# (rows, cols, k, goals as x floor: unsorted, sorted; None: sorted is to cost 15 % more than unsorted)
+_SORTED: tuple[tuple[int, int, int, float | None, float | None], ...] = (
+    (32, 20000, 2048, None, None),
+    (1024, 12000, 2048, None, None),
+    (1000, 2000, 1000, None, None),
+    (16, 262144, 1000, None, None),
+    (1, 2_360_000, 23_593, None, None),
+    (64, 2**20, 10_486, None, None),
+    (1, 2**20, 32_768, 6.0, 12.0),
+    (1, 2**25, 2**20, 3.0, 4.5),
+    (1, 2**28, 2**20, 1.3, 1.6),
+    (100, 2**20, 32_768, 2.0, 3.0),
+    (1, 10_000_000, 5_000_000, 7.0, 20.0),
+)
+# Winners that crowd or lie far apart, in one block and in parts.
+_SORTED_SHAPES = ((1024, 12000, 2048), (100, 2**20, 32_768), (1, 2**22, 2**20))
+_SORTED_DTYPES = ("bfloat16", "int64", "float64")
+
+
+def _sorted() -> list[Point]:
+    points = []
+    for rows, cols, k, *goals in _SORTED:
+        algorithms = ("auto", "air", "sort") if cols <= 8 * k else ("auto", "air")
+        for order, x_floor in zip((False, True), goals, strict=True):
+            goal = None if x_floor is None else Goal(x_floor=x_floor)
+            points.append(Point(rows, cols, k, sorted=order, goal=goal, algorithms=algorithms))
+    for order in (False, True):
+        for rows, cols, k in _SORTED_SHAPES:
+            points += cross((rows,), (cols,), (k,), inputs=GRID_INPUTS[1:], sorted=order)
+            points += cross((rows,), (cols,), (k,), dtypes=_SORTED_DTYPES, sorted=order)
+        # A good part of a row, and all of it.
+        for rows, cols in ((1, 2**15), (100, 2**15), (16384, 2048), (1000, 8192), (1, 2**20), (1, 2**24)):
+            ks = (cols // 4, cols // 2, cols - 1, cols)
+            points += cross((rows,), (cols,), ks, sorted=order, algorithms=("auto", "air", "sort"))
+        for cols in (2**18, 2**22, 2**26, 2**30):
+            ks = [2**bits for bits in range(13, cols.bit_length() - 1, 3)]
+            points += cross((1, 30, 1000), (cols,), ks, max_elements=2**30, sorted=order)
+        points += cross((1, 30), (2**22,), (2**16, 2**20), dtypes=_SORTED_DTYPES, sorted=order)
+    return points
+
+
 # --- CPU ------------------------------------------------------------------------------------------
 
 # (rows, cols, k, goal as times as fast as torch.topk)
@@ -218,22 +337,63 @@ _CPU_GOALS = (
     (8192, 256, 8, 6.0),
 )
 _CPU_GRID_INPUTS = ("normal", "increasing", "decreasing", "all_equal")
+_CPU_DTYPES = ("float32", "float64", "bfloat16", "float16", "int8", "uint8", "int16", "int32", "int64")
+# (rows, cols, inner, k), as Point.inner says
+_CPU_COLUMNS = (
+    (2, 2**20, 2, 10),
+    (3, 300_000, 3, 5),
+    (8, 50257, 8, 10),
+    (1024, 64, 1024, 8),
+    (2**18, 4, 2**18, 2),
+    (2**18, 8, 2**18, 2),
+    (2**15, 32, 2**12, 4),
+    (20_000, 100, 1000, 10),
+    (30_000, 8, 3, 2),
+)
+_CPU_LARGE_COLUMNS = ((10**6, 20, 10**6, 10), (2048, 2048, 2048, 50), (2048, 2048, 2048, 1024))
+
+
+def _cpu_short() -> list[Point]:
+    """Rows of a few elements, one after the other in memory."""
+    points = []
+    for cols in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64):
+        for k, order in dict.fromkeys(((min(2, cols), True), (cols, True), (cols, False))):
+            points += cross((2**16,), (cols,), (k,), dtypes=_CPU_DTYPES, sorted=order)
+    return points + cross((256,), (8, 64), (2,), dtypes=_CPU_DTYPES, sorted=True)
+
+
+def _cpu_columns() -> list[Point]:
+    """Over a dimension that is not the last."""
+    points = []
+    for shapes, dtypes in ((_CPU_COLUMNS, _CPU_DTYPES), (_CPU_LARGE_COLUMNS, ("float32", "bfloat16"))):
+        for rows, cols, inner, k in shapes:
+            points += cross(
+                (rows,), (cols,), (k,), dtypes=dtypes, max_elements=2**25, sorted=True, inner=inner
+            )
+    return points
+
+
+def _cpu_half() -> list[Point]:
+    inputs = ("normal", "few_distinct")
+    points = cross((1,), (2**20,), (2**19,), inputs=inputs, dtypes=_CPU_DTYPES, sorted=True)
+    return points + cross((1,), (2**20,), (2**19,), dtypes=_CPU_DTYPES)
 
 
 def _cpu() -> list[Point]:
     points = [
         Point(rows, cols, k, sorted=True, goal=Goal(x_torch=goal)) for rows, cols, k, goal in _CPU_GOALS
     ]
-    not_slower = Goal(x_torch=1.0)
-    return points + cross(
+    grid = cross(
         (1, 32, 1024),
         (2**6, 2**10, 2**14, 2**18, 2**22),
         (1, 8, 64, 1024, 2**14),
         inputs=_CPU_GRID_INPUTS,
         max_elements=CPU_MAX_ELEMENTS,
         sorted=True,
-        goal=not_slower,
     )
+    not_slower = Goal(x_torch=1.0)
+    rest = [*grid, *_cpu_short(), *_cpu_columns(), *_cpu_half()]
+    return points + [replace(point, goal=not_slower) for point in rest]
 
 
 # --- callers --------------------------------------------------------------------------------------
@@ -262,6 +422,56 @@ def _callers() -> list[Point]:
     return points
 
 
+# --- short rows: routers, reranking; sorted -------------------------------------------------------
+
+# (rows, cols, k, goal as x floor)
+_SHORT_GOALS: tuple[tuple[int, int, int, float], ...] = (
+    (65536, 64, 6, 2.5),
+    (8192, 128, 8, 1.7),
+    (8192, 256, 8, 1.6),
+    (16384, 256, 8, 1.6),
+    (100_000, 512, 16, 1.6),
+    (16384, 1024, 32, 2.0),
+    (4096, 4096, 64, 1.7),
+    (10_000, 1000, 10, 1.6),
+    (10_000, 1000, 100, 3.5),
+    (1000, 10_000, 1000, 3.5),
+)
+_SHORT_INPUTS = (
+    "increasing",
+    "decreasing",
+    "all_equal",
+    "few_distinct",
+    "twelve_bit_random",
+    "ones_with_four_outliers",
+    "sampled_peaks",
+    "winners_in_one_subrange",
+    "signed_zeros",
+)
+
+
+def _short() -> list[Point]:
+    """The goals on every input and in bfloat16, and a grid around them."""
+    points = []
+    for rows, cols, k, goal in _SHORT_GOALS:
+        point = Point(rows, cols, k, sorted=True, goal=Goal(x_floor=goal), label="short")
+        points.append(point)
+        points += [replace(point, input=name, goal=None) for name in _SHORT_INPUTS]
+        points.append(replace(point, dtype="bfloat16", goal=None))
+    for rows, cols in (
+        (64, 1024),
+        (1024, 8),
+        (1024, 64),
+        (1000, 1000),
+        (4096, 2048),
+        (100_000, 32),
+        (1000, 16384),
+    ):
+        for k in sorted({1, min(8, cols), cols // 8, cols}):
+            points += cross((rows,), (cols,), (k,), dtypes=("float32", "bfloat16"), sorted=True)
+    return points
+
+
 # --- smoke ----------------------------------------------------------------------------------------
 
 
@@ -280,8 +490,12 @@ SETS: dict[str, Callable[[], list[Point]]] = {
     "grid_select": _grid_select,
     "delegate": _delegate,
     "grid": _grid,
+    "middle": _middle,
+    "indexer": _indexer,
+    "sorted": _sorted,
     "cpu": _cpu,
     "callers": _callers,
+    "short": _short,
 }
 
 

@@ -21,7 +21,9 @@ def why_no_gpu() -> str | None:
 
     if not torch._C._dispatch_has_kernel_for_dispatch_key("gputopk::topk", "CUDA"):
         return "no GPU: the CUDA library is not loaded"
-    return None
+    from tests import study_library
+
+    return None if study_library.loaded else "no study library: make study"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -1,7 +1,7 @@
-"""What delegate's plan and its sample are to be, from the numbers of tuning.h: told a second time, in Python.
+"""What delegate's plan and its sample are to be, told a second time, from numbers.h, in Python.
 
 Tests of the plan compare it with this; tests on a GPU plant elements where the sample looks; the benches mark
-rule 4's alpha with it. The sample's places are csrc/cuda/delegate_sample.cu's, step 1.
+rule 4's alpha with it. The sample's places are csrc/cuda/delegate/from_sample.cu's, step 1.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def serves(cols: int, k: int, dtype: torch.dtype) -> bool:
 
 
 def chosen_beta(k: int) -> int:
-    return 2 if k >= tuning.number("kDelegateMinKBeta2") else 1
+    return 1
 
 
 def rule_4(cols: int, k: int, dtype: torch.dtype, beta: int) -> int:
@@ -72,13 +72,13 @@ class Sample:
 
     @property
     def delegates(self) -> int:
-        return self.blocks * tuning.number("kAirThreads") // self.group
+        return self.blocks * tuning.number("kPassThreads") // self.group
 
     def places(self, head: int = 0, device: torch.device | str = "cpu") -> torch.Tensor:
         """[delegates, n]: of each delegate, the elements that it is the best of. `head`: elements of the row
         before the first that is 16-byte aligned."""
         per_vector, line_vectors = 16 // self.dtype.itemsize, tuning.number("kSampleLineVectors")
-        octets = self.blocks * (tuning.number("kAirThreads") // line_vectors)
+        octets = self.blocks * (tuning.number("kPassThreads") // line_vectors)
         strata = octets * tuning.number("kSampleLines")
         lines = (self.cols // per_vector - 1) // line_vectors
         width = (lines << 16) // strata  # of a stratum, in lines times 2^16
@@ -102,7 +102,7 @@ def _scrambled(x: torch.Tensor) -> torch.Tensor:
 
 
 def sample_of(rows: int, cols: int, k: int, dtype: torch.dtype) -> Sample:
-    threads = tuning.number("kAirThreads")
+    threads = tuning.number("kPassThreads")
     per_block = threads * tuning.number("kSampleLines") * (16 // dtype.itemsize)
     most_blocks = cols / tuning.number("kSampleShare") / per_block
     most_blocks = min(max(most_blocks, 1.0), max(1.0, tuning.number("kSampleMostBlocks") / rows))

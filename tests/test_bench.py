@@ -45,6 +45,18 @@ def test_calls_are_written_without_what_has_its_defaults_value(largest, order):
     assert options == {n: False for n, flag in (("largest", largest), ("sorted", order)) if not flag}
 
 
+@pytest.mark.parametrize("inner", [1, 2, 6])
+def test_columns_hold_the_rows_that_they_are_checked_as(inner):
+    point = shapes.Point(6, 5, 3, sorted=True, inner=inner)
+    rows = inputs.make("normal", 6, 5)
+    x = bench_topk.lay_out(rows, point)
+    assert x.is_contiguous() and x.shape == {1: (6, 5), 2: (3, 5, 2), 6: (5, 6)}[inner]
+    assert torch.equal(bench_topk.as_rows(x, point), rows)
+    outputs = torch.topk(x, 3, **bench_topk.order_options(point))
+    for got, want in zip(outputs, torch.topk(rows, 3), strict=True):
+        assert torch.equal(bench_topk.as_rows(got, point), want)
+
+
 @pytest.mark.parametrize("name", studies.STUDIES)
 def test_a_study_has_points_and_the_variants_that_it_compares(name):
     study = studies.STUDIES[name]

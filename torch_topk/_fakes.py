@@ -99,11 +99,3 @@ def _(
     _check_out_kind(indices, self, index_dtype or torch.int64, "indices")
     _check_out_shape(values, shape, "values")
     _check_out_shape(indices, shape, "indices")
-
-
-@torch.library.register_fake("gputopk::_air")
-@torch.library.register_fake("gputopk::_delegate")
-@torch.library.register_fake("gputopk::_grid_select")
-def _(self, k, largest=True, sorted=True, **study):
-    shape = result_shape(self.shape, k, -1)
-    return self.new_empty(shape), self.new_empty(shape, dtype=torch.int64)

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "cuda/plan.h"
+#include "cuda/plan/plan.h"
 #include "cuda/stream.h"
 
 namespace gputopk::binding {

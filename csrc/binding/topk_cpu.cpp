@@ -16,19 +16,26 @@ void check_algorithm(const Request& request) {
         " runs on CUDA tensors only; the CPU has one algorithm, auto");
 }
 
+cpu::Layout layout_of(const Request& request) {
+  const auto sizes = request.input.sizes();
+  return cpu::layout_of(sizes.data(), request.input.strides().data(), static_cast<int64_t>(sizes.size()),
+                        request.dim);
+}
+
 void run(const Request& request, Buffers buffers) {
   const int threads = usable_threads();
-  CpuWorkspace workspace(cpu::workspace_bytes(request.problem, threads), request.input, kTopk);
+  const cpu::Layout layout = layout_of(request);
+  CpuWorkspace workspace(cpu::workspace_bytes(request.problem, layout, threads), request.input, kTopk);
   buffers.workspace = workspace.data();
-  cpu::topk(request.problem, buffers, threads, parallel_for);
+  cpu::topk(request.problem, layout, buffers, threads, parallel_for);
 }
 
 std::string describe(const Request& request) {
   char text[256];
-  return cpu::describe(request.problem, usable_threads(), text, sizeof(text));
+  return cpu::describe(request.problem, layout_of(request), usable_threads(), text, sizeof(text));
 }
 
-constexpr Backend kCpu{check_algorithm, run, describe};
+constexpr Backend kCpu{check_algorithm, run, describe, true};
 
 }  // namespace
 }  // namespace gputopk::binding

@@ -17,6 +17,9 @@ struct Backend {
   void (*run)(const Request& request, Buffers buffers);
   // The plan as text. Only for requests that are not empty.
   std::string (*describe)(const Request& request);
+  // `run` takes the input before gather_rows and fills dense outputs of the caller's shape: nothing is copied
+  // to have the selected dimension last.
+  bool any_dim = false;
 };
 
 std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, const Backend& backend);

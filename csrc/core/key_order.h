@@ -64,6 +64,18 @@ struct KeyOrder {
     return static_cast<Bits>(key ^ flip);
   }
 
+  // A pattern whose key no other's is below: what a row is filled up with behind its last element.
+  GPUTOPK_HOST_DEVICE Bits worst() const {
+    constexpr Bits kAll = static_cast<Bits>(~Bits{0});
+    constexpr Bits kSign = static_cast<Bits>(Bits{1} << (kBits - 1));
+    if constexpr (kFloating) {
+      if (flip != 0) return static_cast<Bits>(kAll ^ kSign);  // NaN
+      return signed_mask == 0 ? Bits{0} : static_cast<Bits>(kSign | max_magnitude);
+    } else {
+      return signed_mask == 0 ? static_cast<Bits>(offset ^ flip) : static_cast<Bits>(flip & kSign);
+    }
+  }
+
   // Whether the keys of [least, most] come from bit patterns along which the key moves in steps of one, and
   // then their distance. True unless the range holds zero or NaN, or magnitudes of two's complement.
   template <class Word>

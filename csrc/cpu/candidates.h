@@ -163,37 +163,29 @@ Key cut_by_bisection(const Item* items, int64_t count, int64_t k, int64_t slack,
   return low;
 }
 
-// Fixes the cut's distance from `low` digit by digit. `low` is the least item; fewer than k exceed `high`.
+// Narrows the range digit by digit. At least k items reach `low`, and fewer than k exceed `high`.
 template <class Item, class Key = RankKey<Item>>
 Key cut_by_digits(const Item* items, int64_t count, int64_t k, int64_t slack, Key low, Key high) {
   constexpr int kDigitBits = 11;
-  int shift = 0;     // bits not yet fixed
-  Key furthest = 0;  // the distance with all of them set
-  while (furthest < static_cast<Key>(high - low)) {
-    furthest = static_cast<Key>(2 * furthest + 1);
-    ++shift;
-  }
-  Key distance = 0;
-  // Items known to exceed the bucket that holds the cut: at first, those out of reach of any distance.
-  const Key reach = static_cast<Key>(low + furthest);
-  int64_t above = reach < low ? 0 : count_exceeding(items, count, reach);
-  while (shift > 0) {
-    const int bits = smaller(shift, kDigitBits);
-    shift -= bits;
-    const Key greatest = static_cast<Key>((1 << bits) - 1);
-    const Key bucket = static_cast<Key>(distance >> shift);
+  int64_t above = count_exceeding(items, count, high);
+  while (low < high) {
+    const Key range = static_cast<Key>(high - low);
+    int shift = 0;
+    while (range >> shift >> kDigitBits != 0) ++shift;
     int64_t counters[1 << kDigitBits] = {};
     for (int64_t i = 0; i < count; ++i) {
-      // Outside the bucket the difference exceeds every digit.
-      const Key digit = static_cast<Key>((static_cast<Key>(rank_key(items[i]) - low) >> shift) - bucket);
-      if (digit <= greatest) ++counters[digit];
+      const Key distance = static_cast<Key>(rank_key(items[i]) - low);
+      if (distance <= range) ++counters[distance >> shift];
     }
-    int digit = static_cast<int>(greatest);
+    int digit = static_cast<int>(range >> shift);
     while (above + counters[digit] < k) above += counters[digit--];
-    distance = static_cast<Key>(distance | static_cast<Key>(static_cast<Key>(digit) << shift));
+    low = static_cast<Key>(low + static_cast<Key>(static_cast<Key>(digit) << shift));
+    high = smaller(high, static_cast<Key>(low + static_cast<Key>((Key{1} << shift) - 1)));
     if (above + counters[digit] <= k + slack) break;
+    // Where most are equal, that may end it.
+    if (shift > 0 && counters[digit] > count / 8) close_in(items, count, low, high);
   }
-  return static_cast<Key>(low + distance);
+  return low;
 }
 
 // A key that at least k items reach, and at most k + slack, unless the items equal to it are too many.
@@ -307,20 +299,39 @@ void sort_by_rank(Candidate* candidates, int64_t count) {
 }
 
 template <class Bits, class Candidate>
+void sort_candidates(Candidate* candidates, int64_t count, Candidate* scratch);
+
+template <class Bits, class Candidate>
 Bits least_key(const Candidate* candidates, int64_t count) {
   Bits least = candidates[0].key();
   for (int64_t i = 0; i < count; ++i) least = smaller(least, candidates[i].key());
   return least;
 }
 
+template <class Bits, class Candidate>
+Bits greatest_key(const Candidate* candidates, int64_t count) {
+  Bits greatest = candidates[0].key();
+  for (int64_t i = 0; i < count; ++i) greatest = larger(greatest, candidates[i].key());
+  return greatest;
+}
+
 // Sorts by key, stably. `scratch` has room for as many candidates. Keys count from the least, which leaves
-// keys that lie close together few digits.
+// keys that lie close together few digits. Of long keys the first 32 bits are sorted by: few that agree in
+// them are to be put in order after that.
 template <class Bits, class Candidate>
 void sort_by_radix(Candidate* candidates, int64_t count, Candidate* scratch) {
-  constexpr int kDigits = sizeof(Bits);
+  constexpr int kDigits = sizeof(Bits) < 4 ? sizeof(Bits) : 4;
   const Bits least = least_key<Bits>(candidates, count);
-  const auto digit_of = [least](const Candidate& candidate, int digit) {
-    return static_cast<int>(static_cast<Bits>(candidate.key() - least) >> (8 * digit)) & 255;
+  int dropped = 0;  // bits
+  if constexpr (sizeof(Bits) > kDigits) {
+    const Bits range = static_cast<Bits>(greatest_key<Bits>(candidates, count) - least);
+    while (range >> dropped >> (8 * kDigits) != 0) ++dropped;
+  }
+  const auto first_bits = [least, dropped](const Candidate& candidate) {
+    return static_cast<Bits>(static_cast<Bits>(candidate.key() - least) >> dropped);
+  };
+  const auto digit_of = [first_bits](const Candidate& candidate, int digit) {
+    return static_cast<int>(first_bits(candidate) >> (8 * digit)) & 255;
   };
   int64_t counters[kDigits][256] = {};
   for (int64_t i = 0; i < count; ++i) {
@@ -343,6 +354,12 @@ void sort_by_radix(Candidate* candidates, int64_t count, Candidate* scratch) {
     to = other;
   }
   if (from != candidates) __builtin_memcpy(candidates, from, count * sizeof(Candidate));
+  if (dropped == 0) return;
+  for (int64_t begin = 0, end; begin < count; begin = end) {
+    end = begin + 1;
+    while (end < count && first_bits(candidates[end]) == first_bits(candidates[begin])) ++end;
+    if (end - begin > 1) sort_candidates<Bits>(candidates + begin, end - begin, scratch);
+  }
 }
 
 // Whether the candidates are sorted already.

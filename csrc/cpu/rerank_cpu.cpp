@@ -8,15 +8,13 @@
 
 #include "cpu/level.h"
 #include "cpu/rerank_queries.h"
+#include "cpu/workers.h"
 
 namespace gputopk::cpu {
 namespace {
 
-// Work below which another thread costs more to wake than it saves, in elements read: about 10 us.
-constexpr int64_t kMinWorkPerWorker = 32768;
-
-// Finding, testing and keeping a candidate costs about as much as reading this many elements.
-constexpr int64_t kWorkPerCandidate = 32;
+// Finding, testing and keeping a candidate costs about as much as reading this many bytes.
+constexpr int64_t kWorkPerCandidate = 128;
 
 // Batches of queries that a worker takes: enough to even out threads that are held up.
 constexpr int64_t kBatchesPerWorker = 16;
@@ -44,10 +42,8 @@ struct Plan {
 Plan make_plan(const RerankProblem& problem, int threads) {
   Plan plan{};
   const double work = static_cast<double>(problem.queries) * static_cast<double>(problem.candidates) *
-                      static_cast<double>(problem.dims + kWorkPerCandidate);
-  const int64_t workers =
-      static_cast<int64_t>(std::clamp<double>(work / kMinWorkPerWorker, 1, std::max(threads, 1)));
-  plan.workers = std::min(workers, problem.queries);
+                      static_cast<double>(problem.dims * dtype_bytes(problem.dtype) + kWorkPerCandidate);
+  plan.workers = std::min(workers_for(work, threads), problem.queries);
   plan.candidate_bytes = aligned(2 * rerank_capacity(problem.k) * sizeof(uint64_t));
   plan.slot_bytes = plan.candidate_bytes + aligned((problem.dims + kRerankSpareDims) * sizeof(float));
   return plan;

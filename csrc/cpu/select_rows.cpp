@@ -21,16 +21,18 @@
 // the k-th best of them is the floor of step 3.
 #include "cpu/select_rows.h"
 
+#include <type_traits>
+
 #include "cpu/candidates.h"
 #include "cpu/delegates.h"
 #include "cpu/lanes.h"
+#include "cpu/outputs.h"
+#include "cpu/panel.h"
 #include "cpu/runs.h"
 #include "cpu/short_rows.h"
+#include "cpu/tiny_rows.h"
 
 namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
-
-// With fewer elements behind a delegate the floor would reject too little to pay for itself.
-constexpr int64_t kMinElementsPerDelegate = 4;
 
 // Up to this many elements a winner, delegates are no cheaper than all keys, unless they are few enough to
 // pair.
@@ -65,18 +67,27 @@ struct Selection {
   using Bits = typename Order::Bits;
   using Candidate = Candidate_;
 
-  const Order order;
-  const Bits* const row;
-  const int64_t k;
-  const int64_t limit;  // candidates held before the losers among them are dropped
-  Candidate* const candidates;
-  Bits* const delegates;
-  Bits* const keys;  // of the tile last given to find_keys
+  Order order;
+  const Bits* elements;  // from index `first` on, as far as they are read next
+  int64_t first;
+  int64_t k;
+  int64_t limit;  // candidates held before the losers among them are dropped
+  Candidate* candidates;
+  Bits* delegates;
+  Bits* keys;  // of the tile last given to find_keys
 
-  int64_t count = 0;     // candidates held
-  Bits floor = 0;        // elements below it lose
-  bool decided = false;  // all further elements lose
-  int64_t ties_end = 0;  // where count reaches it, elements equal to the floor lose; 0: they do already
+  int64_t count = 0;       // candidates held
+  Bits floor = 0;          // elements below it lose
+  bool decided = false;    // all further elements lose
+  bool many_hits = false;  // the next tile goes through step 2
+  int64_t ties_end = 0;    // where count reaches it, elements equal to the floor lose; 0: they do already
+
+  bool has_runs = false;
+  Bits runs_floor =
+      0;  // `runs` are of this floor, at the start of a tile; keys are compared to that of the moment
+  Runs<Bits> runs{};
+
+  const Bits* at(int64_t index) const { return elements + (index - first); }
 };
 
 // How a piece is read: tiles of `elements`, with `delegates` where step 2 is taken, 0 where k is too large.
@@ -123,7 +134,7 @@ bool raise_floor(Selection& selection, int64_t begin, int64_t end, int64_t deleg
   if (have_keys) {
     find_delegates(Identity<Bits>{}, selection.keys, delegates, depth, selection.delegates);
   } else {
-    find_delegates(selection.order, selection.row + begin, delegates, depth, selection.delegates);
+    find_delegates(selection.order, selection.at(begin), delegates, depth, selection.delegates);
   }
   if (count_at_least(selection.delegates, delegates, selection.floor) < selection.k) return false;
   expect_at_least(selection,
@@ -155,7 +166,7 @@ bool guess_floor(Selection& selection, int64_t begin, int64_t end) {
   if (delegates > 2 * selection.k + kSpareDelegates || length < 4 * stride) return false;
   for (int64_t i = 0; i < delegates; i += kLanes<Bits>) {
     Bits best[kLanes<Bits>] = {};
-    raise_lanes(selection.order, selection.row + begin + i, length / stride, stride, best);
+    raise_lanes(selection.order, selection.at(begin + i), length / stride, stride, best);
     __builtin_memcpy(selection.delegates + i, best, sizeof(best));
   }
   selection.floor = find_cut(selection.delegates, delegates, rank, rank / 8);
@@ -202,7 +213,7 @@ void append_from_keys(Selection& selection, int64_t begin, int64_t end) {
   const int64_t length = end - begin;
   const Bits* keys = selection.keys;
   for (; begin < end && !selection.decided; begin += kStrip, keys += kStrip) {
-    prefetch_strip(selection.row + begin, length);  // the next tile, or the next row
+    prefetch_strip(selection.at(begin), length);  // the next tile, or the next row
     Bits best[kLanes<Bits>] = {};
     raise_lanes(Identity<Bits>{}, keys, kStrip / kLanes<Bits>, kLanes<Bits>, best);
     if (!any_at_least(best, selection.floor)) continue;
@@ -216,23 +227,27 @@ void append_from_keys(Selection& selection, int64_t begin, int64_t end) {
 template <class Selection>
 void append_from_row(Selection& selection, int64_t begin, int64_t end) {
   using Bits = typename Selection::Bits;
-  const Bits* const row = selection.row;
   const auto order = selection.order;
-  Runs<Bits> runs;  // of the floor at the start; keys are compared to the floor of the moment
-  if (!find_runs(order, selection.floor, runs)) {
-    selection.decided = true;
-    return;
+  if (!selection.has_runs || selection.runs_floor != selection.floor) {
+    selection.has_runs = true;
+    selection.runs_floor = selection.floor;
+    if (!find_runs(order, selection.floor, selection.runs)) {
+      selection.decided = true;
+      return;
+    }
   }
+  const Runs<Bits> runs = selection.runs;
   Bits keys[kStrip];
   for (; end - begin >= kStrip && !selection.decided; begin += kStrip) {
-    prefetch_strip(row + begin, kPrefetch);
-    if (!any_in_runs(row + begin, runs)) continue;
-    find_keys(order, row + begin, kStrip, keys);
+    const Bits* const strip = selection.at(begin);
+    prefetch_strip(strip, kPrefetch);
+    if (!any_in_runs(strip, runs)) continue;
+    find_keys(order, strip, kStrip, keys);
     append_strip(selection, keys, mask_at_least(keys, selection.floor), begin);
   }
   if (begin == end || selection.decided) return;
   const int64_t rest = end - begin;
-  find_keys(order, row + begin, rest, keys);
+  find_keys(order, selection.at(begin), rest, keys);
   append_strip(selection, keys, mask_at_least(keys, selection.floor) & (~uint64_t{0} >> (kStrip - rest)),
                begin);
 }
@@ -241,7 +256,7 @@ void append_from_row(Selection& selection, int64_t begin, int64_t end) {
 template <class Selection>
 bool read_twice(Selection& selection, int64_t begin, int64_t end, int64_t delegates) {
   const bool have_keys = end - begin <= kTile;
-  if (have_keys) find_keys(selection.order, selection.row + begin, end - begin, selection.keys);
+  if (have_keys) find_keys(selection.order, selection.at(begin), end - begin, selection.keys);
   const bool many_hits = raise_floor(selection, begin, end, delegates, have_keys);
   if (have_keys) {
     append_from_keys(selection, begin, end);
@@ -252,19 +267,24 @@ bool read_twice(Selection& selection, int64_t begin, int64_t end, int64_t delega
 }
 
 template <class Selection>
+void read_tile(Selection& selection, int64_t begin, int64_t end, int64_t delegates) {
+  if (selection.many_hits) {
+    selection.many_hits = read_twice(selection, begin, end, delegates);
+  } else {
+    const int64_t before = selection.count;
+    append_from_row(selection, begin, end);
+    selection.many_hits = delegates != 0 && selection.count - before > (end - begin) / kFewElementsPerHit;
+  }
+}
+
+template <class Selection>
 void read_by_tiles(Selection& selection, int64_t begin, int64_t end, TileShape tile, bool have_floor) {
   int64_t elements = have_floor ? kMaxTile : tile.elements;
-  bool many_hits = tile.delegates != 0 && !have_floor;
+  selection.many_hits = tile.delegates != 0 && !have_floor;
   while (begin < end && !selection.decided) {
     const int64_t tile_end = smaller(begin + elements, end);
-    if (many_hits) {
-      many_hits = read_twice(selection, begin, tile_end, tile.delegates);
-    } else {
-      const int64_t before = selection.count;
-      append_from_row(selection, begin, tile_end);
-      many_hits = tile.delegates != 0 && selection.count - before > elements / kFewElementsPerHit;
-      elements = many_hits ? tile.elements : larger(elements, smaller(2 * elements, kMaxTile));
-    }
+    read_tile(selection, begin, tile_end, tile.delegates);
+    elements = selection.many_hits ? tile.elements : larger(elements, smaller(2 * elements, kMaxTile));
     begin = tile_end;
   }
 }
@@ -272,54 +292,84 @@ void read_by_tiles(Selection& selection, int64_t begin, int64_t end, TileShape t
 // All keys first, for k a large part of the length.
 template <class Selection>
 void read_all_keys(Selection& selection, int64_t begin, int64_t end) {
-  find_keys(selection.order, selection.row + begin, end - begin, selection.keys);
+  find_keys(selection.order, selection.at(begin), end - begin, selection.keys);
   expect_at_least(selection, find_cut(selection.keys, end - begin, selection.k, cut_slack(selection.k)));
   append_from_keys(selection, begin, end);
 }
 
 template <class Order, class Candidate>
-int64_t select_piece(const Order& order, const Piece& piece, const Scratch& scratch) {
+Selection<Order, Candidate> start_selection(const Order& order, const Batch& batch, int64_t i, int64_t length,
+                                            const Scratch& scratch) {
   using Bits = typename Order::Bits;
-  const int64_t length = piece.end - piece.begin;
-  const int64_t k = smaller(piece.k, length);
-  Selection<Order, Candidate> selection{order,
-                                        static_cast<const Bits*>(piece.row),
-                                        k,
-                                        2 * k + kStrip,
-                                        reinterpret_cast<Candidate*>(scratch.candidates),
-                                        reinterpret_cast<Bits*>(scratch.delegates),
-                                        reinterpret_cast<Bits*>(scratch.keys)};
+  const int64_t k = smaller(batch.k, length);
+  return {order,
+          static_cast<const Bits*>(batch.rows[i]),
+          0,
+          k,
+          2 * k + kStrip,
+          reinterpret_cast<Candidate*>(scratch.candidates + i * scratch.candidates_pitch),
+          reinterpret_cast<Bits*>(scratch.delegates),
+          reinterpret_cast<Bits*>(scratch.keys)};
+}
+
+template <class Order, class Candidate>
+int64_t select_piece(const Order& order, const Batch& batch, int64_t i, int64_t begin, int64_t end,
+                     const Scratch& scratch) {
+  using Bits = typename Order::Bits;
+  const int64_t length = end - begin;
+  auto selection = start_selection<Order, Candidate>(order, batch, i, length, scratch);
+  const int64_t k = selection.k;
   const TileShape tile = choose_tile<Bits>(length, k);
   const bool few_delegates = tile.delegates != 0 && tile.delegates <= kMaxPairedDelegates;
   const bool many_winners = k > length / kKeysPerWinner && k < length;
   if (many_winners && !few_delegates && length <= scratch.keys_capacity) {
-    read_all_keys(selection, piece.begin, piece.end);
+    read_all_keys(selection, begin, end);
   } else {
-    const bool guessed = guess_floor(selection, piece.begin, piece.end);
-    read_by_tiles(selection, piece.begin, piece.end, tile, guessed);
+    const bool guessed = guess_floor(selection, begin, end);
+    read_by_tiles(selection, begin, end, tile, guessed);
     if (selection.count < k) {  // the guess was too high
       selection.count = 0;
       selection.floor = 0;
-      read_by_tiles(selection, piece.begin, piece.end, tile, false);
+      read_by_tiles(selection, begin, end, tile, false);
     }
   }
   return selection.count;
 }
 
-template <class Bits, class Candidate, class Index>
-void write_winners(const Bits* row, const Candidate* winners, int64_t k, Bits* values, Index* indices) {
-  for (int64_t i = 0; i < k; ++i) {
-    const int64_t index = winners[i].index();
-    values[i] = row[index];
-    indices[i] = static_cast<Index>(index);
+// Rows side by side are read together, as many elements of each at a time as a panel holds. So no floor is
+// guessed.
+template <class Order, class Candidate>
+void select_columns(const Order& order, const Batch& batch, int64_t begin, int64_t end,
+                    const Scratch& scratch, int64_t* counts, int64_t counts_pitch) {
+  using Bits = typename Order::Bits;
+  const int64_t elements = panel_cols<Bits>(batch.count);
+  const int64_t pitch = panel_pitch(elements, sizeof(Bits));
+  Bits* const panel = reinterpret_cast<Bits*>(scratch.panel);
+  TileShape tile = choose_tile<Bits>(end - begin, smaller(batch.k, end - begin));
+  if (tile.delegates * kMinElementsPerDelegate > elements) tile.delegates = 0;
+  Selection<Order, Candidate> selections[kBatchRows];
+  for (int64_t i = 0; i < batch.count; ++i) {
+    selections[i] = start_selection<Order, Candidate>(order, batch, i, end - begin, scratch);
+    selections[i].elements = panel + i * pitch;
+    selections[i].many_hits = tile.delegates != 0;
   }
+  for (int64_t tile_begin = begin; tile_begin < end; tile_begin += elements) {
+    const int64_t tile_end = smaller(tile_begin + elements, end);
+    gather_panel(batch, tile_begin, tile_end, panel, pitch);
+    for (int64_t i = 0; i < batch.count; ++i) {
+      if (selections[i].decided) continue;
+      selections[i].first = tile_begin;
+      read_tile(selections[i], tile_begin, tile_end, tile.delegates);
+    }
+  }
+  for (int64_t i = 0; i < batch.count; ++i) counts[i * counts_pitch] = selections[i].count;
 }
 
 // Step 7.
 template <class Bits, class Candidate>
-void write_best(const Piece& piece, const Scratch& scratch, int64_t count, const Output& output) {
-  const int64_t k = piece.k;
-  Candidate* const winners = reinterpret_cast<Candidate*>(scratch.candidates);
+void write_best(const Batch& batch, int64_t i, const Scratch& scratch, int64_t count, const Output& output) {
+  const int64_t k = batch.k;
+  Candidate* const winners = reinterpret_cast<Candidate*>(scratch.candidates + i * scratch.candidates_pitch);
   const int64_t slack = output.sorted ? larger(cut_slack(k), smaller(kRankSortMax - k, kSortSlack)) : 0;
   if (count > k + slack) {
     count = count <= scratch.keys_capacity
@@ -327,36 +377,45 @@ void write_best(const Piece& piece, const Scratch& scratch, int64_t count, const
                 : keep_best(winners, count, k, slack, find_cut(winners, count, k, slack));
   }
   if (output.sorted) sort_candidates<Bits>(winners, count, winners + count);
-  const Bits* const row = static_cast<const Bits*>(piece.row);
-  Bits* const values = static_cast<Bits*>(output.values);
-  if (output.wide_indices) {
-    write_winners(row, winners, k, values, static_cast<int64_t*>(output.indices));
-  } else {
-    write_winners(row, winners, k, values, static_cast<int32_t*>(output.indices));
-  }
+  const Bits* const row = static_cast<const Bits*>(batch.rows[i]);
+  visit_outputs<Bits>(output, batch.places[i], [&](Bits* __restrict values, auto* __restrict indices) {
+    for (int64_t winner = 0; winner < k; ++winner) {
+      const int64_t index = winners[winner].index();
+      values[winner * output.stride] = row[index * batch.col_stride];
+      indices[winner * output.stride] = static_cast<std::decay_t<decltype(*indices)>>(index);
+    }
+  });
 }
 
 template <class Order, class Candidate>
-void select_short(const Order& order, const Rows& rows, const Scratch& scratch, const Output& output) {
-  using Bits = typename Order::Bits;
-  select_short_rows(order, rows, scratch, output, [&](const Bits* row, const Output& row_output) {
-    const Piece piece{row, 0, rows.cols, rows.k};
-    const int64_t count = select_piece<Order, Candidate>(order, piece, scratch);
-    write_best<Bits, Candidate>(piece, scratch, count, row_output);
+void select_short(const Order& order, const Batch& batch, const Scratch& scratch, const Output& output) {
+  select_short_rows(order, batch, scratch, output, [&](int64_t i) {
+    const int64_t count = select_piece<Order, Candidate>(order, batch, i, 0, batch.cols, scratch);
+    write_best<typename Order::Bits, Candidate>(batch, i, scratch, count, output);
   });
 }
 
 template <class Order>
 Kernel<Order> kernel(bool wide) {
   using Bits = typename Order::Bits;
+  const auto with = [](auto candidate) {
+    using Candidate = decltype(candidate);
+    return Kernel<Order>{copy_rows<Bits>,
+                         select_tiny_rows<Order>,
+                         select_columns<Order, Candidate>,
+                         gather_rows<Bits>,
+                         select_short<Order, Candidate>,
+                         select_piece<Order, Candidate>,
+                         write_best<Bits, Candidate>};
+  };
   using Wide = WideCandidate<Bits>;
   static_assert(sizeof(Wide) == kWideCandidateBytes);
   if constexpr (sizeof(Bits) < 8) {
     using Narrow = NarrowCandidate<Bits>;
     static_assert(sizeof(Narrow) == kNarrowCandidateBytes);
-    if (!wide) return {select_piece<Order, Narrow>, write_best<Bits, Narrow>, select_short<Order, Narrow>};
+    if (!wide) return with(Narrow{});
   }
-  return {select_piece<Order, Wide>, write_best<Bits, Wide>, select_short<Order, Wide>};
+  return with(Wide{});
 }
 
 template Kernel<KeyOrder<uint8_t, false>> kernel(bool);

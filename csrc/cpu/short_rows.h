@@ -16,6 +16,7 @@
 #include "cpu/candidates.h"
 #include "cpu/delegates.h"
 #include "cpu/lanes.h"
+#include "cpu/outputs.h"
 #include "cpu/select_rows.h"
 
 namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
@@ -32,23 +33,15 @@ constexpr int64_t kRankedTogether = 16;
 // 16 bits: of wider places the compiler makes scatters and gathers, which are slow.
 static_assert(kMaxShortCols <= 65536);
 
-template <class Bits, class Index>
-void write_ranked(const Bits* row, const uint16_t* ranked, int64_t k, Bits* __restrict values,
-                  Index* __restrict indices) {
-  for (int64_t i = 0; i < k; ++i) {
-    values[i] = row[ranked[i]];
-    indices[i] = ranked[i];
-  }
-}
-
 template <class Bits>
-void write_ranked(const Bits* row, const uint16_t* ranked, int64_t k, const Output& output) {
-  Bits* const values = static_cast<Bits*>(output.values);
-  if (output.wide_indices) {
-    write_ranked(row, ranked, k, values, static_cast<int64_t*>(output.indices));
-  } else {
-    write_ranked(row, ranked, k, values, static_cast<int32_t*>(output.indices));
-  }
+void write_ranked(const Batch& batch, int64_t i, const uint16_t* ranked, const Output& output) {
+  const Bits* const row = static_cast<const Bits*>(batch.rows[i]);
+  visit_outputs<Bits>(output, batch.places[i], [&](Bits* __restrict values, auto* __restrict indices) {
+    for (int64_t winner = 0; winner < batch.k; ++winner) {
+      values[winner * output.stride] = row[ranked[winner]];
+      indices[winner * output.stride] = ranked[winner];
+    }
+  });
 }
 
 // A row's keys, zeros behind them to the end of the strip, and the best of each strip by lanes.
@@ -158,7 +151,9 @@ Bits find_floor(const ShortRow<Bits>& row, int64_t k, Bits* delegates, bool& is_
 
 // Where no element exceeds the floor: the first k that reach it are the winners, and in order.
 template <class Bits>
-void write_equals(const Bits* row, const ShortRow<Bits>& read, int64_t k, Bits floor, const Output& output) {
+void write_equals(const Batch& batch, int64_t row, const ShortRow<Bits>& read, Bits floor,
+                  const Output& output) {
+  const int64_t k = batch.k;
   uint16_t ranked[kMaxShortK];
   int64_t found = 0;
   for (int64_t begin = 0; found < k; begin += kStrip) {
@@ -167,12 +162,12 @@ void write_equals(const Bits* row, const ShortRow<Bits>& read, int64_t k, Bits f
       ranked[found++] = static_cast<uint16_t>(begin + __builtin_ctzll(mask));
     }
   }
-  write_ranked(row, ranked, k, output);
+  write_ranked<Bits>(batch, row, ranked, output);
 }
 
 // Ranks the candidates and writes the first k.
 template <class Bits, class Candidate>
-void write_best_ranked(const Bits* row, const Candidate* candidates, int64_t count, int64_t k,
+void write_best_ranked(const Batch& batch, int64_t row, const Candidate* candidates, int64_t count,
                        const Output& output) {
   uint64_t rank_keys[kMaxRanked];
   uint64_t places[kMaxRanked];
@@ -186,66 +181,58 @@ void write_best_ranked(const Bits* row, const Candidate* candidates, int64_t cou
   // where a key may be as low as the padding's.
   const int64_t end = sizeof(Candidate) == sizeof(uint64_t) ? blocks_end : count;
   for (int64_t i = 0; i < end; ++i) ranked[places[i]] = static_cast<uint16_t>(candidates[i].index());
-  write_ranked(row, ranked, k, output);
+  write_ranked<Bits>(batch, row, ranked, output);
 }
 
 // For k = 1.
 template <class Bits>
-void write_first_best(const Bits* row, const ShortRow<Bits>& read, Bits* delegates, const Output& output) {
+void write_first_best(const Batch& batch, int64_t row, const ShortRow<Bits>& read, Bits* delegates,
+                      const Output& output) {
   find_delegates(Identity<Bits>{}, read.best[0], kLanes<Bits>, read.strips, delegates);
   Bits best = 0;
   for (int lane = 0; lane < kLanes<Bits>; ++lane) best = larger(best, delegates[lane]);
   const uint16_t index = static_cast<uint16_t>(first_at_least(read, best));
-  write_ranked(row, &index, 1, output);
+  write_ranked<Bits>(batch, row, &index, output);
 }
 
-inline Output output_of_row(const Output& first, int64_t row, int64_t k, size_t value_bytes) {
-  Output output = first;
-  output.values = static_cast<char*>(first.values) + row * k * value_bytes;
-  output.indices =
-      static_cast<char*>(first.indices) + row * k * (first.wide_indices ? sizeof(int64_t) : sizeof(int32_t));
-  return output;
-}
-
-// `select_row` does a row with too much to rank.
+// `select_row` does row i of the batch where it has too much to rank. The rows are dense.
 template <class Order, class SelectRow>
-void select_short_rows(const Order& order, const Rows& rows, const Scratch& scratch, const Output& output,
+void select_short_rows(const Order& order, const Batch& batch, const Scratch& scratch, const Output& output,
                        SelectRow&& select_row) {
   using Bits = typename Order::Bits;
   using Candidate = std::conditional_t<sizeof(Bits) < 8, NarrowCandidate<Bits>, WideCandidate<Bits>>;
-  const int64_t k = rows.k;
+  const int64_t k = batch.k;
   Bits* const delegates = reinterpret_cast<Bits*>(scratch.delegates);
-  const auto row_at = [&](int64_t row) { return static_cast<const Bits*>(rows.first) + row * rows.stride; };
-  const auto output_at = [&](int64_t row) { return output_of_row(output, row, k, sizeof(Bits)); };
+  const auto row_at = [&](int64_t row) { return static_cast<const Bits*>(batch.rows[row]); };
   ShortRow<Bits> read;
   read.keys = reinterpret_cast<Bits*>(scratch.keys);
-  read.cols = rows.cols;
-  read.strips = (rows.cols + kStrip - 1) / kStrip;
+  read.cols = batch.cols;
+  read.strips = (batch.cols + kStrip - 1) / kStrip;
   if (k == 1) {
-    for (int64_t row = 0; row < rows.count; ++row) {
+    for (int64_t row = 0; row < batch.count; ++row) {
       read_row(order, row_at(row), read);
-      write_first_best(row_at(row), read, delegates, output_at(row));
+      write_first_best(batch, row, read, delegates, output);
     }
     return;
   }
   Candidate candidates[kRankedTogether][kMaxRanked + kAppendSlack];
   int64_t counts[kRankedTogether];
-  for (int64_t begin = 0; begin < rows.count; begin += kRankedTogether) {
-    const int64_t together = smaller(kRankedTogether, rows.count - begin);
+  for (int64_t begin = 0; begin < batch.count; begin += kRankedTogether) {
+    const int64_t together = smaller(kRankedTogether, batch.count - begin);
     for (int64_t i = 0; i < together; ++i) {
       read_row(order, row_at(begin + i), read);
       bool is_best;
       const Bits floor = find_floor(read, k, delegates, is_best);
       counts[i] = is_best ? 0 : collect(read, k, floor, candidates[i]);
       if (is_best) {
-        write_equals(row_at(begin + i), read, k, floor, output_at(begin + i));
+        write_equals(batch, begin + i, read, floor, output);
       } else if (counts[i] == 0) {
-        select_row(row_at(begin + i), output_at(begin + i));
+        select_row(begin + i);
       }
     }
     for (int64_t i = 0; i < together; ++i) {
       if (counts[i] == 0) continue;  // written already
-      write_best_ranked(row_at(begin + i), candidates[i], counts[i], k, output_at(begin + i));
+      write_best_ranked<Bits>(batch, begin + i, candidates[i], counts[i], output);
     }
   }
 }

@@ -1,9 +1,11 @@
-// The CPU algorithm's plan: which level of vector instructions, rows or parts of rows over threads, and where
-// each worker's scratch lies. select_rows.cpp does the work.
+// The CPU algorithm's plan: which way to take, which level of vector instructions, rows or parts of rows over
+// threads, and where each worker's scratch lies. select_rows.cpp does the work.
 //
-//  1. With at least as many rows as threads, workers take rows, a few at a time, until none is left.
-//  2. With fewer rows, each row is cut into pieces, one a worker. Each worker collects its piece's
-//     candidates, then one worker a row moves them together and writes the best.
+//  1. Rows are done in batches: a long row alone, others 64 together, so that those that lie side by side
+//     share cache lines.
+//  2. With at least as many batches as threads, workers take batches, a few at a time, until none is left.
+//  3. With fewer, each batch is cut into pieces, one a worker. Each worker collects its piece's candidates,
+//     then one worker a row moves them together and writes the best.
 #include "cpu/topk_cpu.h"
 
 #include <algorithm>
@@ -14,24 +16,31 @@
 #include "core/key_order.h"
 #include "cpu/level.h"
 #include "cpu/select_rows.h"
+#include "cpu/workers.h"
 
 namespace gputopk::cpu {
 namespace {
 
-// Work below which another thread costs more to wake than it saves, in elements read: about 10 us.
-constexpr int64_t kMinWorkPerWorker = 32768;
+// What a row costs beside reading it, in bytes as workers.h counts them.
+constexpr int64_t kWorkPerRow = 512;
+constexpr int64_t kWorkPerWinner = 256;  // found, sorted and copied
+constexpr int64_t kWorkPerGathered = 8;  // an element that is copied into a panel
 
-// Selecting, sorting and copying a winner costs about as much as reading this many elements.
-constexpr int64_t kWorkPerWinner = 16;
-
-// Batches of rows that a worker takes: enough to even out threads that are held up.
-constexpr int64_t kBatchesPerWorker = 16;
+// Grabs of batches that a worker takes: enough to even out threads that are held up.
+constexpr int64_t kGrabsPerWorker = 16;
 
 // A piece of a row is this much longer than k at least: otherwise merging costs what splitting saves.
 constexpr int64_t kMinPiecePerWinner = 4;
 
 // With no more elements a winner than this, delegates may be too few to use, and there is room for all keys.
 constexpr int64_t kKeptKeysPerWinner = 6;
+
+// Rows are gathered whole where at least so many fit a panel: with fewer, each reading of a cache line would
+// serve too few of them.
+constexpr int64_t kMinPanelRows = 16;
+
+// What the candidates of columns may take; with a large k fewer columns are read together.
+constexpr int64_t kMaxColumnsBytes = int64_t{32} << 20;
 
 constexpr size_t kAlignment = 64;
 
@@ -46,47 +55,96 @@ Kernel<Order> kernel_for(Level level, bool wide) {
   }
 }
 
-// The slots of scratch lie one after the other, behind a count of candidates for each.
+enum class Way {
+  kCopy,     // nothing to select
+  kTiny,     // a few elements, many rows at a time
+  kShort,    // and few winners
+  kLong,     // dense, or short enough to be gathered
+  kColumns,  // read a panel at a time
+};
+
+// The workspace holds counts of candidates, lists of them, and a slot of scratch for each worker.
 struct Plan {
-  bool wide;        // candidates of kWideCandidateBytes
-  bool short_rows;  // for select_short_rows
-  int64_t pieces;   // of a row; 1: workers take whole rows
-  int64_t workers;  // each with its own slot
-  size_t candidate_bytes;
+  Way way;
+  bool gathers;        // whole rows into panels
+  bool wide;           // candidates of kWideCandidateBytes
+  int64_t batch_rows;  // the most in a batch
+  int64_t pieces;      // of a batch; 1: workers take whole batches
+  int64_t workers;
+  int64_t lists;  // of candidates, for a batch: a row's pieces lie side by side
+  size_t list_bytes;
   int64_t keys_capacity;
-  size_t delegates_at;  // within a slot; candidates are at its start
-  size_t keys_at;
-  size_t slot_bytes;
+  size_t lists_at;
   size_t slots_at;
+  size_t keys_at;  // within a slot; delegates are at its start
+  size_t panel_at;
+  size_t slot_bytes;
   size_t total_bytes;
 };
 
 size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
-Plan make_plan(const Problem& problem, int threads) {
+int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+Way choose_way(const Problem& problem, bool dense, int64_t key_bytes) {
+  const int64_t cols = problem.cols;
+  if (problem.k == cols && (!problem.sorted || cols == 1)) return Way::kCopy;
+  if (cols <= kMaxTinyCols && cols * cols * key_bytes <= kMaxTinyWork) return Way::kTiny;
+  if (cols <= kMaxShortCols && problem.k <= kMaxShortK) return Way::kShort;
+  return dense || cols * key_bytes * kMinPanelRows <= kPanelBytes ? Way::kLong : Way::kColumns;
+}
+
+// As a double: with expanded rows the product may pass 2^63.
+double work_of(const Problem& problem, bool dense, int64_t key_bytes) {
+  const double per_row = kWorkPerRow + static_cast<double>(kWorkPerWinner) * problem.k +
+                         static_cast<double>(key_bytes + (dense ? 0 : kWorkPerGathered)) * problem.cols;
+  return per_row * problem.rows;
+}
+
+Plan make_plan(const Problem& problem, const Layout& layout, int threads) {
   Plan plan{};
-  const size_t key_bytes = dtype_bytes(problem.dtype);
+  const int64_t key_bytes = dtype_bytes(problem.dtype);
+  const bool dense = layout.col_stride == 1;
+  plan.way = choose_way(problem, dense, key_bytes);
   plan.wide = key_bytes == 8 || (key_bytes == 4 && problem.cols > kMaxNarrowCols);
-  plan.candidate_bytes = plan.wide ? kWideCandidateBytes : kNarrowCandidateBytes;
+  const size_t candidate_bytes = plan.wide ? kWideCandidateBytes : kNarrowCandidateBytes;
+  const auto list_bytes = [&](int64_t k) { return aligned((2 * k + kSpareCandidates) * candidate_bytes); };
+  plan.gathers = !dense && (plan.way == Way::kShort || plan.way == Way::kLong);
 
-  // As a double: with expanded rows the product may pass 2^63.
-  const double work = static_cast<double>(problem.rows) * (problem.cols + kWorkPerWinner * problem.k);
-  const int64_t workers =
-      static_cast<int64_t>(std::clamp<double>(work / kMinWorkPerWorker, 1, std::max(threads, 1)));
-  const int64_t most_pieces = problem.cols / (kMinPiecePerWinner * problem.k);
-  plan.pieces = std::clamp<int64_t>(workers / problem.rows, 1, std::max<int64_t>(most_pieces, 1));
-  plan.workers = plan.pieces > 1 ? problem.rows * plan.pieces : std::min(workers, problem.rows);
+  const int64_t workers = workers_for(work_of(problem, dense, key_bytes), threads);
+  plan.batch_rows = kBatchRows;
+  if (plan.gathers) {
+    const int64_t fit = kPanelBytes / (problem.cols * key_bytes);
+    plan.batch_rows = std::min({kBatchRows, fit, divide_up(problem.rows, workers)});
+  } else if (plan.way == Way::kColumns) {
+    const int64_t fit = kMaxColumnsBytes / static_cast<int64_t>(list_bytes(problem.k));
+    plan.batch_rows = std::clamp<int64_t>(fit, 1, std::min(kBatchRows, problem.rows));
+  } else if (plan.way == Way::kLong) {
+    plan.batch_rows = 1;
+  }
+  const int64_t batches = divide_up(problem.rows, plan.batch_rows);
+  const bool splits = plan.way == Way::kColumns || (plan.way == Way::kLong && dense);
+  const int64_t most_pieces = splits ? problem.cols / (kMinPiecePerWinner * problem.k) : 1;
+  plan.pieces = std::clamp<int64_t>(workers / batches, 1, std::max<int64_t>(most_pieces, 1));
+  plan.workers = plan.pieces > 1 ? batches * plan.pieces : std::min(workers, batches);
+  if (plan.way == Way::kCopy || plan.way == Way::kTiny) return plan;  // without scratch
 
-  plan.short_rows = problem.cols <= kMaxShortCols && problem.k <= kMaxShortK;
-
-  const int64_t piece_cols = (problem.cols + plan.pieces - 1) / plan.pieces;
+  const int64_t piece_cols = divide_up(problem.cols, plan.pieces);
   const int64_t k = std::min(problem.k, piece_cols);
-  const bool keep_keys = k < piece_cols && piece_cols <= kKeptKeysPerWinner * k;
+  const bool keep_keys = plan.way == Way::kLong && k < piece_cols && piece_cols <= kKeptKeysPerWinner * k;
   plan.keys_capacity = keep_keys ? piece_cols : std::min(kTile, piece_cols);
-  plan.delegates_at = aligned((2 * k + kSpareCandidates) * plan.candidate_bytes);
-  plan.keys_at = plan.delegates_at + aligned((2 * k + kSpareDelegates) * key_bytes);
-  plan.slot_bytes = plan.keys_at + aligned((plan.keys_capacity + kSpareKeys) * key_bytes);
-  plan.slots_at = aligned(plan.workers * sizeof(int64_t));
+  plan.lists = plan.pieces * (plan.way == Way::kColumns ? plan.batch_rows : 1);
+  plan.list_bytes = list_bytes(k);
+  const int64_t all_lists = plan.workers / plan.pieces * plan.lists;
+  plan.lists_at = aligned(all_lists * sizeof(int64_t));
+  plan.slots_at = plan.lists_at + all_lists * plan.list_bytes;
+  plan.keys_at =
+      aligned((std::min(2 * k, piece_cols / kMinElementsPerDelegate) + kSpareDelegates) * key_bytes);
+  plan.panel_at = plan.keys_at + aligned((plan.keys_capacity + kSpareKeys) * key_bytes);
+  size_t panel_bytes = 0;
+  if (plan.gathers) panel_bytes = plan.batch_rows * panel_pitch(problem.cols, key_bytes) * key_bytes;
+  if (plan.way == Way::kColumns) panel_bytes = kPanelBytes + plan.batch_rows * kPanelRowSlack;
+  plan.slot_bytes = plan.panel_at + aligned(panel_bytes);
   plan.total_bytes = plan.slots_at + plan.workers * plan.slot_bytes;
   return plan;
 }
@@ -95,78 +153,134 @@ Plan make_plan(const Problem& problem, int threads) {
 template <class Order>
 struct Call {
   const Problem& problem;
+  const Layout& layout;
   const Buffers& buffers;
   const Plan& plan;
   Order order;
   Kernel<Order> kernel;
+  Output output;
   std::atomic<int64_t> next_row;
 
-  int64_t* counts() const { return static_cast<int64_t*>(buffers.workspace); }
+  // Where lists begin that belong to a batch, or to a worker that takes one batch after the other.
+  int64_t* counts(int64_t owner) const {
+    return static_cast<int64_t*>(buffers.workspace) + owner * plan.lists;
+  }
 
-  Scratch scratch(int64_t worker) const {
+  char* lists(int64_t owner) const {
+    return static_cast<char*>(buffers.workspace) + plan.lists_at + owner * plan.lists * plan.list_bytes;
+  }
+
+  // The rows of a batch of columns have a list each, others one after the other the same.
+  Scratch scratch(int64_t worker, char* candidates) const {
     char* const slot = static_cast<char*>(buffers.workspace) + plan.slots_at + worker * plan.slot_bytes;
-    return {slot, slot + plan.delegates_at, slot + plan.keys_at, plan.keys_capacity};
+    return {candidates,
+            plan.way == Way::kColumns ? plan.pieces * plan.list_bytes : 0,
+            slot,
+            slot + plan.keys_at,
+            plan.keys_capacity,
+            slot + plan.panel_at};
   }
 
-  Piece piece(int64_t row, int64_t index) const {
-    const char* const input = static_cast<const char*>(buffers.input);
-    const int64_t length = (problem.cols + plan.pieces - 1) / plan.pieces;
-    return {input + row * problem.row_stride * sizeof(typename Order::Bits),
-            std::min(index * length, problem.cols), std::min((index + 1) * length, problem.cols), problem.k};
-  }
-
-  Output output(int64_t row) const {
-    const int64_t first = row * problem.k;
-    const int64_t index_bytes = problem.wide_indices ? sizeof(int64_t) : sizeof(int32_t);
-    return {static_cast<char*>(buffers.values) + first * sizeof(typename Order::Bits),
-            static_cast<char*>(buffers.indices) + first * index_bytes, problem.wide_indices, problem.sorted};
+  // Fills the batch with the next rows.
+  void fill(Batch& batch, RowWalker& walker, int64_t count) const {
+    const auto* const input = static_cast<const typename Order::Bits*>(buffers.input);
+    batch.count = count;
+    batch.cols = problem.cols;
+    batch.col_stride = layout.col_stride;
+    batch.k = problem.k;
+    for (int64_t i = 0; i < count; ++i, walker.advance()) {
+      batch.rows[i] = input + walker.offset();
+      batch.places[i] = walker.place();
+    }
   }
 };
 
 template <class Order>
-void take_rows(Call<Order>& call, int64_t worker) {
-  const Scratch scratch = call.scratch(worker);
+void do_batch(const Call<Order>& call, Batch& batch, const Scratch& scratch, int64_t* counts) {
+  const Kernel<Order>& kernel = call.kernel;
+  if (call.plan.gathers) kernel.gather_rows(batch, scratch);
+  switch (call.plan.way) {
+    case Way::kCopy: return kernel.copy_rows(batch, call.output);
+    case Way::kTiny: return kernel.select_tiny_rows(call.order, batch, call.output);
+    case Way::kShort: return kernel.select_short_rows(call.order, batch, scratch, call.output);
+    case Way::kLong:
+      for (int64_t i = 0; i < batch.count; ++i) {
+        const int64_t count = kernel.select_piece(call.order, batch, i, 0, batch.cols, scratch);
+        kernel.write_best(batch, i, scratch, count, call.output);
+      }
+      return;
+    case Way::kColumns:
+      kernel.select_columns(call.order, batch, 0, batch.cols, scratch, counts, 1);
+      for (int64_t i = 0; i < batch.count; ++i) {
+        kernel.write_best(batch, i, scratch, counts[i], call.output);
+      }
+  }
+}
+
+template <class Order>
+void take_batches(Call<Order>& call, int64_t worker) {
+  const Scratch scratch = call.scratch(worker, call.lists(worker));
   const int64_t rows = call.problem.rows;
   const int64_t workers = call.plan.workers;
-  const int64_t batch = workers == 1 ? rows : std::max<int64_t>(1, rows / (workers * kBatchesPerWorker));
+  const int64_t batch_rows = call.plan.batch_rows;
+  const int64_t batches = divide_up(rows, batch_rows);
+  const int64_t grab = batch_rows * (workers == 1 ? batches : divide_up(batches, workers * kGrabsPerWorker));
+  Batch batch;
   for (;;) {
-    const int64_t begin = call.next_row.fetch_add(batch, std::memory_order_relaxed);
+    const int64_t begin = call.next_row.fetch_add(grab, std::memory_order_relaxed);
     if (begin >= rows) return;
-    const int64_t end = std::min(begin + batch, rows);
-    if (call.plan.short_rows) {
-      const Rows part{call.piece(begin, 0).row, call.problem.row_stride, end - begin, call.problem.cols,
-                      call.problem.k};
-      call.kernel.select_short_rows(call.order, part, scratch, call.output(begin));
-      continue;
-    }
-    for (int64_t row = begin; row < end; ++row) {
-      const Piece piece = call.piece(row, 0);
-      const int64_t count = call.kernel.select_piece(call.order, piece, scratch);
-      call.kernel.write_best(piece, scratch, count, call.output(row));
+    const int64_t end = std::min(begin + grab, rows);
+    RowWalker walker(call.layout, call.problem.k, begin);
+    for (int64_t row = begin; row < end; row += batch_rows) {
+      call.fill(batch, walker, std::min(batch_rows, end - row));
+      do_batch(call, batch, scratch, call.counts(worker));
     }
   }
 }
 
 template <class Order>
 void take_piece(Call<Order>& call, int64_t worker) {
-  const Piece piece = call.piece(worker / call.plan.pieces, worker % call.plan.pieces);
-  call.counts()[worker] = call.kernel.select_piece(call.order, piece, call.scratch(worker));
+  const Plan& plan = call.plan;
+  const int64_t number = worker / plan.pieces;
+  const int64_t piece = worker % plan.pieces;
+  const int64_t first_row = number * plan.batch_rows;
+  Batch batch;
+  RowWalker walker(call.layout, call.problem.k, first_row);
+  call.fill(batch, walker, std::min(plan.batch_rows, call.problem.rows - first_row));
+  const int64_t cols = call.problem.cols;
+  const int64_t length = divide_up(cols, plan.pieces);
+  const int64_t begin = std::min(piece * length, cols);
+  const int64_t end = std::min(begin + length, cols);
+  const Scratch scratch = call.scratch(worker, call.lists(number) + piece * plan.list_bytes);
+  int64_t* const counts = call.counts(number) + piece;
+  if (plan.way == Way::kColumns) {
+    call.kernel.select_columns(call.order, batch, begin, end, scratch, counts, plan.pieces);
+  } else {
+    *counts = call.kernel.select_piece(call.order, batch, 0, begin, end, scratch);
+  }
 }
 
-// Slots lie one after the other, so moving each piece's candidates down never reaches one not yet moved, and
-// the slots together have room for a sort's second buffer.
+// A row's lists lie one after the other, so moving each piece's candidates down never reaches one not yet
+// moved, and the lists together have room for a sort's second buffer.
 template <class Order>
 void merge_pieces(Call<Order>& call, int64_t row) {
-  const int64_t first = row * call.plan.pieces;
-  Scratch merged = call.scratch(first);
-  merged.keys_capacity = 0;  // the candidates reach into the keys
+  const Plan& plan = call.plan;
+  const int64_t number = row / plan.batch_rows;
+  const int64_t first = row % plan.batch_rows * plan.pieces;
+  const size_t candidate_bytes = plan.wide ? kWideCandidateBytes : kNarrowCandidateBytes;
+  char* const merged = call.lists(number) + first * plan.list_bytes;
   int64_t count = 0;
-  for (int64_t worker = first; worker < first + call.plan.pieces; ++worker) {
-    std::memmove(merged.candidates + count * call.plan.candidate_bytes, call.scratch(worker).candidates,
-                 call.counts()[worker] * call.plan.candidate_bytes);
-    count += call.counts()[worker];
+  for (int64_t piece = 0; piece < plan.pieces; ++piece) {
+    const int64_t found = call.counts(number)[first + piece];
+    std::memmove(merged + count * candidate_bytes, merged + piece * plan.list_bytes, found * candidate_bytes);
+    count += found;
   }
-  call.kernel.write_best(call.piece(row, 0), merged, count, call.output(row));
+  Scratch scratch = call.scratch(0, merged);
+  scratch.keys_capacity = 0;  // a worker has keys, a row has none
+  Batch batch;
+  RowWalker walker(call.layout, call.problem.k, row);
+  call.fill(batch, walker, 1);
+  call.kernel.write_best(batch, 0, scratch, count, call.output);
 }
 
 template <class Order, void (*task)(Call<Order>&, int64_t)>
@@ -180,17 +294,20 @@ void run_tasks(Call<Order>& call, int64_t tasks, ParallelFor parallel_for) {
 
 }  // namespace
 
-size_t workspace_bytes(const Problem& problem, int threads) {
-  return make_plan(problem, threads).total_bytes;
+size_t workspace_bytes(const Problem& problem, const Layout& layout, int threads) {
+  return make_plan(problem, layout, threads).total_bytes;
 }
 
-void topk(const Problem& problem, const Buffers& buffers, int threads, ParallelFor parallel_for) {
-  const Plan plan = make_plan(problem, threads);
+void topk(const Problem& problem, const Layout& layout, const Buffers& buffers, int threads,
+          ParallelFor parallel_for) {
+  const Plan plan = make_plan(problem, layout, threads);
+  const Output output{buffers.values, buffers.indices, layout.inner, problem.wide_indices, problem.sorted};
   visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     using Order = decltype(order);
-    Call<Order> call{problem, buffers, plan, order, kernel_for<Order>(detect_level(), plan.wide), {}};
+    const Kernel<Order> kernel = kernel_for<Order>(detect_level(), plan.wide);
+    Call<Order> call{problem, layout, buffers, plan, order, kernel, output, {}};
     if (plan.pieces == 1) {
-      run_tasks<Order, take_rows<Order>>(call, plan.workers, parallel_for);
+      run_tasks<Order, take_batches<Order>>(call, plan.workers, parallel_for);
     } else {
       run_tasks<Order, take_piece<Order>>(call, plan.workers, parallel_for);
       run_tasks<Order, merge_pieces<Order>>(call, problem.rows, parallel_for);
@@ -198,8 +315,9 @@ void topk(const Problem& problem, const Buffers& buffers, int threads, ParallelF
   });
 }
 
-const char* describe(const Problem& problem, int threads, char* text, size_t text_bytes) {
-  const Plan plan = make_plan(problem, threads);
+const char* describe(const Problem& problem, const Layout& layout, int threads, char* text,
+                     size_t text_bytes) {
+  const Plan plan = make_plan(problem, layout, threads);
   std::snprintf(text, text_bytes, "cpu: %s over %lld workers, %s vectors",
                 plan.pieces == 1 ? "rows" : "parts of rows", static_cast<long long>(plan.workers),
                 level_name(detect_level()));

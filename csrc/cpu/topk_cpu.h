@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/problem.h"
+#include "cpu/layout.h"
 
 namespace gputopk::cpu {
 
@@ -14,13 +15,16 @@ namespace gputopk::cpu {
 using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain,
                              void (*body)(int64_t begin, int64_t end, void* context), void* context);
 
+// Rows lie as `layout` says, here and below; problem.row_stride is not read.
 // Bytes of workspace for `topk` on up to `threads` threads: O(k) a thread and a small buffer.
-size_t workspace_bytes(const Problem& problem, int threads);
+size_t workspace_bytes(const Problem& problem, const Layout& layout, int threads);
 
 // Fills buffers.values and buffers.indices. 1 <= k <= cols, rows >= 1. Does not throw or allocate.
-void topk(const Problem& problem, const Buffers& buffers, int threads, ParallelFor parallel_for);
+void topk(const Problem& problem, const Layout& layout, const Buffers& buffers, int threads,
+          ParallelFor parallel_for);
 
 // The plan in one line: split by rows or within rows, threads, vector width.
-const char* describe(const Problem& problem, int threads, char* text, size_t text_bytes);
+const char* describe(const Problem& problem, const Layout& layout, int threads, char* text,
+                     size_t text_bytes);
 
 }  // namespace gputopk::cpu

@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "cuda/plan.h"
+#include "cuda/plan/plan.h"
 #include "cuda/stream.h"
 
 namespace gputopk::cuda {

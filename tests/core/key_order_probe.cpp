@@ -33,6 +33,11 @@ extern "C" void probe_keys(int dtype, int largest, int magnitude, const void* va
                            [&](const auto& order) { fill(order, values, count, keys); });
 }
 
+extern "C" uint64_t probe_worst(int dtype, int largest, int magnitude) {
+  return gputopk::visit_key_order(static_cast<gputopk::DType>(dtype), largest != 0, magnitude != 0,
+                                  [](const auto& order) { return uint64_t{order.worst()}; });
+}
+
 // Distances from `least` in the range [least, most], on registers of 32 bits or more as the kernels have
 // them. 0 where the range has none.
 extern "C" int probe_distances(int dtype, int largest, int magnitude, uint64_t least, uint64_t most,

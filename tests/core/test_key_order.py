@@ -25,6 +25,7 @@ def probe(tmp_path_factory) -> ctypes.CDLL:
     library = compiler.link_shared([compiled], folder / "probe.so")
     probe = ctypes.CDLL(str(library))
     probe.probe_dtype_name.restype = ctypes.c_char_p
+    probe.probe_worst.restype = ctypes.c_uint64
     return probe
 
 
@@ -70,6 +71,16 @@ def test_every_pattern_of_a_narrow_dtype_keeps_its_order(probe, dtype, largest, 
     keys = keys_of(probe, bits, dtype, largest, magnitude)
     assert keys.max() < 2 ** (8 * dtype.itemsize)
     assert_same_order(keys, bits, dtype, largest, magnitude)
+
+
+@pytest.mark.parametrize(("largest", "magnitude"), FLAGS)
+@pytest.mark.parametrize("dtype", NARROW + WIDE, ids=oracle.name_of)
+def test_no_key_is_below_that_of_the_worst_pattern(probe, dtype, largest, magnitude):
+    width = 8 * dtype.itemsize
+    worst = probe.probe_worst(dtype_number(probe, dtype), int(largest), int(magnitude))
+    bits = np.arange(2**width).astype(f"u{dtype.itemsize}") if width <= 16 else wide_patterns(dtype)
+    own = keys_of(probe, np.array([worst], bits.dtype), dtype, largest, magnitude)
+    assert own[0] == keys_of(probe, bits, dtype, largest, magnitude).min()
 
 
 @pytest.mark.parametrize(("largest", "magnitude"), FLAGS)

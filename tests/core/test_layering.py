@@ -10,22 +10,31 @@ import pytest
 CSRC = Path(__file__).resolve().parents[2] / "csrc"
 SOURCE_SUFFIXES = {".h", ".cuh", ".hpp", ".cu", ".cpp", ".cc", ".c", ".inl"}
 
-# Layer of an including file -> layers that it may include. "own" is the algorithm's own header.
+# What is in csrc/cuda itself, by file, and its folders that are no algorithm's. Any other folder is one.
+CUDA_FILES = {
+    "gpu.h": "cuda base",
+    "stream.h": "cuda base",
+    "workspace.h": "cuda base",
+    "topk.h": "front header",
+    "topk.cpp": "front",
+}
+CUDA_FOLDERS = {"device": "device", "plan": "plan", "study": "study"}
+
+# Layer of an including file -> layers that it may include. "own": files of its own folder. An algorithm's
+# header is the one of its folder's name; it is all that the rest of the house sees of it.
 MAY_INCLUDE = {
     "core": {"core"},
     "cpu": {"core", "cpu"},
-    "tuning": {"core"},
-    "workspace": {"core"},
-    "stream": set(),
-    "device": {"core", "device", "tuning", "workspace", "stream"},
-    "algorithm header": {"core", "stream"},
-    "algorithm": {"core", "device", "tuning", "workspace", "stream", "own"},
-    "plan header": {"core", "algorithm header", "stream"},
-    "plan": {"core", "algorithm header", "plan header", "tuning", "workspace", "stream"},
-    "front header": {"core", "plan header", "stream"},
-    "front": {"core", "algorithm header", "plan header", "front header", "workspace", "stream"},
-    "yardstick": {"core", "device", "tuning", "front header", "stream"},
-    "binding": {"binding", "core", "cpu", "front header", "plan header", "stream"},
+    "cuda base": set(),
+    "device": {"core", "cuda base", "device"},
+    "algorithm header": {"core", "cuda base"},
+    "algorithm": {"core", "cuda base", "device", "own"},
+    "plan header": {"core", "cuda base", "algorithm header"},
+    "plan": {"core", "cuda base", "device", "algorithm header", "plan header", "own"},
+    "front header": {"core", "cuda base", "plan header"},
+    "front": {"core", "cuda base", "algorithm header", "plan header", "front header"},
+    "study": {"core", "cuda base", "device", "front header"},
+    "binding": {"binding", "core", "cpu", "cuda base", "front header", "plan header"},
 }
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2|THC)/")
 PYTHON = re.compile(r"^(Python\.h|pybind11/|nanobind/|torch/python|torch/extension\.h|torch/csrc/api)")
@@ -58,26 +67,17 @@ def without_comments(text: str) -> str:
 
 def layer_of(path: str) -> str:
     """The layer of a file by its path from csrc."""
-    folder, _, name = path.rpartition("/")
-    stem, _, suffix = name.partition(".")
-    header = suffix in ("h", "cuh", "hpp")
-    if folder == "cuda":
-        if stem in ("tuning", "workspace", "stream"):
-            return stem
-        if stem == "read_floor":
-            return "yardstick"
-        if stem in ("plan", "topk"):
-            part = {"plan": "plan", "topk": "front"}[stem]
-            return f"{part} header" if header else part
-        return "algorithm header" if header else "algorithm"
-    return {"core": "core", "cpu": "cpu", "cuda/device": "device", "binding": "binding"}.get(folder, "")
-
-
-def is_own_header(path: str, included: str) -> bool:
-    """air.cu and air_passes.cu own air.h."""
-    stem = path.rpartition("/")[2].partition(".")[0]
-    owner = included.rpartition("/")[2].partition(".")[0]
-    return stem == owner or stem.startswith(owner + "_")
+    top, _, rest = path.partition("/")
+    if top != "cuda":
+        return top if top in ("core", "cpu", "binding") and "/" not in rest else ""
+    folder, _, name = rest.rpartition("/")
+    if not folder:
+        return CUDA_FILES.get(name, "")
+    if "/" in folder:
+        return ""
+    if folder == "plan":
+        return "plan header" if name == "plan.h" else "plan"
+    return CUDA_FOLDERS.get(folder) or ("algorithm header" if name == f"{folder}.h" else "algorithm")
 
 
 def include_problem(root: Path, path: str, layer: str, quoted: bool, included: str) -> str | None:
@@ -94,7 +94,8 @@ def include_problem(root: Path, path: str, layer: str, quoted: bool, included: s
     if not (root / included).is_file():
         return "no such file from csrc/"
     target = layer_of(included)
-    if target in MAY_INCLUDE[layer] or ("own" in MAY_INCLUDE[layer] and is_own_header(path, included)):
+    own = path.rpartition("/")[0] == included.rpartition("/")[0]
+    if target in MAY_INCLUDE[layer] or ("own" in MAY_INCLUDE[layer] and own):
         return None
     return f"{layer} may not include {target or 'that'}"
 
@@ -141,18 +142,23 @@ CLEAN = {
     "core/key_order.h": '#include "core/problem.h"\n',
     "cpu/topk_cpu.h": '#include "core/problem.h"\n',
     "cpu/topk_cpu.cpp": '#include "cpu/topk_cpu.h"\n// throw, printf( and new Thing in a comment\n',
-    "cuda/tuning.h": "",
+    "cuda/gpu.h": "",
     "cuda/workspace.h": "",
-    "cuda/air.h": '#include <cuda_runtime_api.h>\n#include "core/problem.h"\n',
-    "cuda/air.cu": '#include "cuda/air.h"\n#include "cuda/device/x.cuh"\n#include "cuda/tuning.h"\n'
-    '#include "cuda/workspace.h"\n#include "core/key_order.h"\nconst char* t = "throw printf( new Thing";\n'
+    "cuda/device/numbers.h": "",
+    "cuda/device/x.cuh": '#include "core/key_order.h"\n#include "cuda/device/numbers.h"\n',
+    "cuda/air/air.h": '#include <cuda_runtime_api.h>\n#include "core/problem.h"\n#include "cuda/gpu.h"\n',
+    "cuda/air/numbers.h": "",
+    "cuda/air/one_block.cu": '#include "cuda/air/air.h"\n#include "cuda/device/x.cuh"\n'
+    '#include "cuda/air/numbers.h"\n#include "cuda/workspace.h"\n#include "core/key_order.h"\n'
+    'const char* t = "throw printf( new Thing";\n'
     "void f() { __syncthreads(); snprintf(text, 9, format); new_count(); renew (x); }\n",
-    "cuda/grid_select.h": "",
-    "cuda/device/x.cuh": '#include "core/key_order.h"\n',
-    "cuda/plan.h": '#include "cuda/air.h"\n',
-    "cuda/plan.cpp": '#include "cuda/plan.h"\n#include "cuda/tuning.h"\n',
-    "cuda/topk.h": '#include "cuda/plan.h"\n',
-    "cuda/topk.cpp": '#include "cuda/topk.h"\n#include "cuda/air.h"\n',
+    "cuda/grid_select/grid_select.h": "",
+    "cuda/grid_select/numbers.h": "",
+    "cuda/plan/numbers.h": "",
+    "cuda/plan/plan.h": '#include "cuda/air/air.h"\n',
+    "cuda/plan/plan.cpp": '#include "cuda/plan/plan.h"\n#include "cuda/plan/numbers.h"\n',
+    "cuda/topk.h": '#include "cuda/plan/plan.h"\n',
+    "cuda/topk.cpp": '#include "cuda/topk.h"\n#include "cuda/air/air.h"\n',
     "binding/topk_cuda.cpp": "#include <torch/csrc/stable/tensor.h>\n#include <vector>\n"
     '#include "cuda/topk.h"\n#include "core/problem.h"\nvoid f() { throw 1; }\n',
 }
@@ -173,7 +179,7 @@ def test_a_clean_tree_has_no_violations(tmp_path):
 @pytest.mark.parametrize(
     ("path", "line"),
     [
-        ("core/problem.h", '#include "cuda/tuning.h"'),
+        ("core/problem.h", '#include "cuda/gpu.h"'),
         ("core/problem.h", "#include <cuda_runtime.h>"),
         ("core/key_order.h", "#include <torch/headeronly/core/ScalarType.h>"),
         ("cpu/topk_cpu.cpp", '#include "cuda/topk.h"'),
@@ -185,23 +191,25 @@ def test_a_clean_tree_has_no_violations(tmp_path):
         ("cpu/topk_cpu.cpp", "  auto* p = new int[8];"),
         ("cpu/topk_cpu.cpp", "  void* p = malloc(8);"),
         ("cpu/topk_cpu.cpp", "  std::vector<int> v;"),
-        ("cuda/air.h", '#include "cuda/device/x.cuh"'),
-        ("cuda/air.h", '#include "cuda/grid_select.h"'),
-        ("cuda/air.cu", '#include "cuda/grid_select.h"'),
-        ("cuda/air.cu", '#include "cuda/plan.h"'),
-        ("cuda/air.cu", "  # include   <torch/types.h>"),
-        ("cuda/air.cu", '  printf("here");'),
-        ("cuda/air.cu", "  cudaMalloc(&p, 8);"),
-        ("cuda/air.cu", "  cudaMallocAsync(&p, 8, stream);"),
-        ("cuda/air.cu", "  cudaDeviceSynchronize();"),
-        ("cuda/air.cu", "  cudaStreamSynchronize(stream);"),
-        ("cuda/air.cu", "  cudaMemcpy(a, b, 8, cudaMemcpyDefault);"),
-        ("cuda/device/x.cuh", '#include "cuda/air.h"'),
-        ("cuda/plan.h", '#include "cuda/tuning.h"'),
-        ("cuda/plan.cpp", '#include "cuda/topk.h"'),
+        ("cuda/air/air.h", '#include "cuda/device/x.cuh"'),
+        ("cuda/air/air.h", '#include "cuda/grid_select/grid_select.h"'),
+        ("cuda/air/one_block.cu", '#include "cuda/grid_select/grid_select.h"'),
+        ("cuda/air/one_block.cu", '#include "cuda/grid_select/numbers.h"'),
+        ("cuda/air/one_block.cu", '#include "cuda/plan/plan.h"'),
+        ("cuda/air/one_block.cu", "  # include   <torch/types.h>"),
+        ("cuda/air/one_block.cu", '  printf("here");'),
+        ("cuda/air/one_block.cu", "  cudaMalloc(&p, 8);"),
+        ("cuda/air/one_block.cu", "  cudaMallocAsync(&p, 8, stream);"),
+        ("cuda/air/one_block.cu", "  cudaDeviceSynchronize();"),
+        ("cuda/air/one_block.cu", "  cudaStreamSynchronize(stream);"),
+        ("cuda/air/one_block.cu", "  cudaMemcpy(a, b, 8, cudaMemcpyDefault);"),
+        ("cuda/device/x.cuh", '#include "cuda/air/air.h"'),
+        ("cuda/plan/plan.h", '#include "cuda/air/numbers.h"'),
+        ("cuda/plan/plan.cpp", '#include "cuda/topk.h"'),
+        ("cuda/plan/plan.cpp", '#include "cuda/air/numbers.h"'),
         ("cuda/topk.cpp", '#include "cuda/device/x.cuh"'),
         ("cuda/topk.cpp", "  throw 1;"),
-        ("binding/topk_cuda.cpp", '#include "cuda/air.h"'),
+        ("binding/topk_cuda.cpp", '#include "cuda/air/air.h"'),
         ("binding/topk_cuda.cpp", '#include "cuda/device/x.cuh"'),
         ("binding/topk_cuda.cpp", "#include <Python.h>"),
         ("binding/topk_cuda.cpp", "#include <torch/extension.h>"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+import math
 import os
 import platform
 import random
@@ -96,28 +97,59 @@ class Probe:
     def _buffer(self, size: int) -> np.ndarray:
         return np.full(size + self.guard, CANARY, np.uint8)
 
-    def topk(self, tensor: torch.Tensor, k: int, threads: int, largest, sorted, magnitude, index_dtype):
-        """values and indices of a contiguous [rows, cols] tensor, after a look at the canaries."""
-        rows, cols = tensor.shape
-        flags = (largest, sorted, magnitude, index_dtype == torch.int64)
-        numbers = np.array([self.dtype_numbers[tensor.dtype], rows, cols, cols, k, *flags], np.int64)
+    def _request(self, tensor: torch.Tensor, k: int, flags: tuple, dim: int) -> np.ndarray:
+        moved = tensor.transpose(dim, -1)
+        cols = tensor.shape[dim]
+        numbers = [self.dtype_numbers[tensor.dtype], tensor.numel() // cols, cols, k, *flags]
+        layout = [dim % tensor.dim(), tensor.dim(), *moved.shape, *moved.stride()]
+        return np.array(numbers + layout, np.int64)
+
+    def workspace_bytes(self, tensor: torch.Tensor, k: int, threads: int, dim: int = -1) -> int:
+        numbers = self._request(tensor, k, (True, True, False, True), dim)
+        return self.library.probe_workspace_bytes(numbers.ctypes.data_as(ctypes.c_void_p), threads)
+
+    def topk(
+        self, tensor: torch.Tensor, k: int, threads: int, largest, sorted, magnitude, index_dtype, dim=-1
+    ):
+        """values and indices of a tensor of any strides, after a look at the canaries."""
+        numbers = self._request(tensor, k, (largest, sorted, magnitude, index_dtype == torch.int64), dim)
         request = numbers.ctypes.data_as(ctypes.c_void_p)
+        shape = list(tensor.shape)
+        shape[dim] = k
+        outputs = tensor.numel() // tensor.shape[dim] * k
         sizes = {
-            "values": rows * k * tensor.dtype.itemsize,
-            "indices": rows * k * index_dtype.itemsize,
+            "values": outputs * tensor.dtype.itemsize,
+            "indices": outputs * index_dtype.itemsize,
             "workspace": self.library.probe_workspace_bytes(request, threads),
         }
         buffers = {name: self._buffer(size) for name, size in sizes.items()}
-        # A copy, so that nothing but the row lies behind it.
-        source = oracle.bits_of(tensor).copy()
+        # A copy of what the tensor spans, so that nothing but the last row lies behind it.
+        span = 1 + sum(
+            (size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True)
+        )
+        spanned = oracle.bits_of(tensor.as_strided((span,), (1,)))
+        source = spanned.copy()
         pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (source, *buffers.values())]
         self.library.probe_topk(request, threads, *pointers)
         for name, size in sizes.items():
             assert (buffers[name][size:] == CANARY).all(), f"written behind the {name}"
-        assert (source == oracle.bits_of(tensor)).all(), "the input was written to"
-        values = buffers["values"][: sizes["values"]].view(f"u{tensor.dtype.itemsize}").reshape(rows, k)
-        indices = buffers["indices"][: sizes["indices"]].view(f"i{index_dtype.itemsize}").reshape(rows, k)
+        assert (source == spanned).all(), "the input was written to"
+        values = buffers["values"][: sizes["values"]].view(f"u{tensor.dtype.itemsize}").reshape(shape)
+        indices = buffers["indices"][: sizes["indices"]].view(f"i{index_dtype.itemsize}").reshape(shape)
         return oracle.from_bits(values, tensor.dtype), torch.from_numpy(indices)
+
+
+# How a tensor of rows comes to lie otherwise: (the rows as they are to be, with the selected dimension last)
+# -> (a tensor of other strides or shape, the selected dimension).
+LAYOUTS = {
+    "dense": lambda rows: (rows, -1),
+    "columns": lambda rows: (rows.t().contiguous(), 0),
+    "middle": lambda rows: (rows.unflatten(0, (1 if len(rows) % 2 else 2, -1)).mT.contiguous(), 1),
+    "outputs only": lambda rows: (rows.t(), 0),  # the rows are dense, and the outputs columns
+    "every third": lambda rows: (rows.repeat_interleave(3, 1)[:, ::3], 1),
+    "part of columns": lambda rows: (torch.cat((rows, rows)).t().contiguous()[:, 1 : len(rows) + 1], 0),
+    "two strides": lambda rows: (torch.stack((rows, rows), 1)[:, 1:].expand(-1, 2, -1), 2),
+}
 
 
 def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
@@ -126,17 +158,18 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
     for example in range(examples):
         dtype = generator.choice(oracle.DTYPES)
         cols = max(1, int(2 ** generator.uniform(0, 17)) + generator.randint(-2, 2))
-        rows = generator.randint(1, max(1, min(6, (1 << 18) // cols)))
+        rows = generator.randint(1, max(1, min(generator.choice([6, 6, 6, 70]), (1 << 18) // cols)))
         k = min(cols, max(1, int(2 ** generator.uniform(0, 12))))
         k = generator.choice([k, k, max(1, cols - k), cols, 1])
         tensor = inputs.make(generator.choice(inputs.names_for(dtype)), rows, cols, dtype, seed=example)
         flags = [generator.random() < 0.5 for _ in range(3)]
         index_dtype = generator.choice([torch.int64, torch.int32])
         threads = generator.choice([1, 1, 2, 3, 8])
-        result = probe.topk(tensor, k, threads, *flags, index_dtype)
+        tensor, dim = LAYOUTS[generator.choice(["dense", *LAYOUTS])](tensor)
+        result = probe.topk(tensor, k, threads, *flags, index_dtype, dim)
         largest, order, magnitude = flags
         oracle.assert_topk(
-            result, tensor, k, -1, largest, order, magnitude=magnitude, index_dtype=index_dtype
+            result, tensor, k, dim, largest, order, magnitude=magnitude, index_dtype=index_dtype
         )
 
 
@@ -170,8 +203,9 @@ def test_every_level_answers_every_named_input_exactly(probe, dtype):
             oracle.assert_topk(result, tensor, k, -1, largest, order, magnitude=k == 33)
 
 
-# Short rows with few winners have a kernel of their own: up to 1024 elements and k = 16, 16 rows at a time.
-SHORT_COLS = [*range(1, 36), *range(61, 68), 100, *range(126, 131), 192, 200, 256, 1000, *range(1023, 1026)]
+# Rows of a few elements have a kernel of their own, 64 bytes' worth of rows at a time, and short rows with
+# few winners another: up to 1024 elements and k = 16, 16 rows at a time.
+SHORT_COLS = [*range(1, 51), *range(61, 68), 100, *range(126, 131), 192, 200, 256, 1000, *range(1023, 1026)]
 
 
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
@@ -179,16 +213,70 @@ def test_every_level_answers_short_rows_exactly(probe, dtype):
     names = itertools.cycle(inputs.names_for(dtype))
     flags = itertools.cycle(itertools.product((True, False), repeat=3))
     index_dtypes = itertools.cycle([torch.int64, torch.int64, torch.int32])
+    layouts = itertools.cycle(LAYOUTS.values())
     for cols in SHORT_COLS:
-        tensor = inputs.make(next(names), 1 + cols % 34, cols, dtype, seed=cols)
-        for k in {1, 2, cols % 15 + 2, 16, 17, cols}:
-            if k > cols:
+        rows = inputs.make(next(names), 1 + cols * 7 % 80, cols, dtype, seed=cols)
+        for k in {1, 2, cols % 15 + 2, 16, 17, cols - 1, cols}:
+            if not 1 <= k <= cols:
                 continue
             (largest, order, magnitude), index_dtype = next(flags), next(index_dtypes)
-            result = probe.topk(tensor, k, 1, largest, order, magnitude, index_dtype)
+            tensor, dim = next(layouts)(rows)
+            result = probe.topk(tensor, k, 1, largest, order, magnitude, index_dtype, dim)
             oracle.assert_topk(
-                result, tensor, k, -1, largest, order, magnitude=magnitude, index_dtype=index_dtype
+                result, tensor, k, dim, largest, order, magnitude=magnitude, index_dtype=index_dtype
             )
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.int64, torch.uint8], ids=oracle.name_of)
+@pytest.mark.parametrize("columns", [1, 2, 15, 64, 65])
+def test_every_level_answers_long_columns_exactly(probe, columns, dtype):
+    """Longer than a panel of them, in one piece and in several, with floors from delegates and from cuts."""
+    names = itertools.cycle(["normal", "increasing", "few_distinct", "decreasing", "all_equal", "mixed_rows"])
+    cols = 33_001
+    for k, threads, order in ((1, 1, True), (30, 2, False), (100, 3, True), (5000, 3, True), (cols, 1, True)):
+        tensor, dim = LAYOUTS["columns"](inputs.make(next(names), columns, cols, dtype, seed=k))
+        result = probe.topk(tensor, k, threads, True, order, False, torch.int64, dim)
+        oracle.assert_topk(result, tensor, k, dim, True, order)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.uint64], ids=oracle.name_of)
+def test_every_level_sorts_long_keys_that_differ_in_their_last_bits(probe, dtype):
+    """Long keys are sorted by the first 32 bits of their range: here few or many agree in those."""
+    generator = torch.Generator().manual_seed(3)
+    for spread, bits in itertools.product((2, 1000, 2**33, 2**50), (0, 40, 62)):
+        ordinals = torch.randint(0, spread, (2, 6000), generator=generator)
+        ordinals[:, 7] += 2**bits
+        tensor = ordinals.view(dtype)
+        for k, order in ((5000, True), (3000, True), (3000, False)):
+            for largest in (True, False):
+                result = probe.topk(tensor, k, 1, largest, order, False, torch.int64)
+                oracle.assert_topk(result, tensor, k, -1, largest, order)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32], ids=oracle.name_of)
+def test_every_level_cuts_long_rows_of_few_values(probe, dtype):
+    for values in (2, 3, 50):
+        tensor = (inputs.make("few_distinct", 1, 150_000, torch.int64, seed=values) % values).to(dtype)
+        tensor[0, 77] = 2**30
+        for k in (75_000, 30_000):
+            result = probe.topk(tensor, k, 1, True, True, False, torch.int64)
+            oracle.assert_topk(result, tensor, k, -1)
+
+
+def test_workspace_is_below_64_mb_a_thread(probe):
+    """The input is read where it lies. (Meta tensors: only sizes and strides are asked.)"""
+    for dtype, rows, cols, k, threads in itertools.product(
+        (torch.int8, torch.float32, torch.float64),
+        (1, 2, 64, 10**6),
+        (8, 100, 5000, 10**6, 10**9),
+        (1, 1000, 100_000),
+        (1, 8),
+    ):
+        for dim, shape in ((0, (cols, rows)), (1, (rows, cols)), (1, (3, cols, rows))):
+            tensor = torch.empty(1, dtype=dtype, device="meta").expand(shape)
+            tensor = tensor.as_strided(shape, [math.prod(shape[i + 1 :]) for i in range(len(shape))])
+            if k <= cols:
+                assert probe.workspace_bytes(tensor, k, threads, dim) < threads * 64 * 2**20, (shape, k)
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,20 @@ def test_many_rows_give_the_oracles_answer(shape):
         check(tensor, k)
 
 
+def test_a_second_thread_is_taken_where_it_pays():
+    """It waits for a core, milliseconds where another process has it."""
+    with threads(2):
+        for few in (
+            torch.zeros(1, 131_072),
+            torch.zeros(1, 262_144, dtype=torch.bfloat16),
+            torch.zeros(256, 8),
+        ):
+            assert "over 1 workers" in torch.ops.gputopk._plan(few, 2)
+        assert "over 1 workers" in torch.ops.gputopk._plan(torch.zeros(1, 40_000), 5000)
+        for much in (torch.zeros(1, 2**22), torch.zeros(2**22, dtype=torch.int8), torch.zeros(100_000, 8)):
+            assert "over 2 workers" in torch.ops.gputopk._plan(much, 2)
+
+
 def test_a_row_of_more_than_2_31_elements_is_searched_whole():
     cols = 2**31 + 3
     row = torch.from_numpy(np.zeros(cols, np.uint8))  # untouched pages of zeros take no memory
@@ -226,6 +240,43 @@ def test_any_dim_of_any_layout_gives_the_oracles_answer(dtype):
         for dim in range(-tensor.dim(), tensor.dim()):
             for k in {0, 1, tensor.shape[dim] // 2, tensor.shape[dim]}:
                 check(tensor, k, dim)
+
+
+PEAK = """
+import resource, sys, torch, torch_topk
+torch.set_num_threads(1)
+x = eval(sys.argv[1])
+dim, k = int(sys.argv[2]), int(sys.argv[3])
+torch.ops.gputopk.topk(torch.ones(300, 300), 5, 0)
+peak = lambda: 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = peak()
+outputs = torch.ops.gputopk.topk(x, k, dim)
+print(peak() - before - sum(t.nbytes for t in outputs))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in kilobytes on Linux alone")
+@pytest.mark.parametrize(
+    ("tensor", "dim", "k"),
+    [
+        ("torch.ones(128, 400_000)", 0, 2),
+        ("torch.ones(128, 500_000)[:, :400_000]", 0, 2),
+        ("torch.ones(100, 1000, 512)", 1, 10),
+        ("torch.ones(12_800_000, 4)", 0, 1000),
+        ("torch.ones(4, 25_600_000)[:, ::2]", 1, 100),
+    ],
+)
+def test_the_input_is_not_copied(tensor, dim, k):
+    """Each is of 205 MB. Memory beside the outputs is below 64 MB on one thread."""
+    done = subprocess.run(
+        [sys.executable, "-c", PEAK, tensor, str(dim), str(k)],
+        cwd=Path(__file__).resolve().parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert int(done.stdout) < 64 * 2**20
 
 
 @pytest.mark.parametrize("offset", range(17))

@@ -16,20 +16,26 @@ gputopk::Problem make_problem(const int64_t* numbers) {
   problem.dtype = static_cast<gputopk::DType>(numbers[0]);
   problem.rows = numbers[1];
   problem.cols = numbers[2];
-  problem.row_stride = numbers[3];
-  problem.k = numbers[4];
-  problem.largest = numbers[5] != 0;
-  problem.sorted = numbers[6] != 0;
-  problem.magnitude = numbers[7] != 0;
-  problem.wide_indices = numbers[8] != 0;
+  problem.k = numbers[3];
+  problem.largest = numbers[4] != 0;
+  problem.sorted = numbers[5] != 0;
+  problem.magnitude = numbers[6] != 0;
+  problem.wide_indices = numbers[7] != 0;
   return problem;
+}
+
+gputopk::cpu::Layout make_layout(const int64_t* numbers) {
+  const int64_t dim = numbers[8], dims = numbers[9];
+  return gputopk::cpu::layout_of(numbers + 10, numbers + 10 + dims, dims, dim);
 }
 
 }  // namespace
 
-// `numbers`: dtype, rows, cols, row stride, k, largest, sorted, magnitude, wide indices.
+// `numbers`: dtype, rows, cols, k, largest, sorted, magnitude, wide indices; where the selected dimension
+// belongs, how many there are, and sizes and strides while it is last.
 extern "C" int64_t probe_workspace_bytes(const int64_t* numbers, int threads) {
-  return static_cast<int64_t>(gputopk::cpu::workspace_bytes(make_problem(numbers), threads));
+  return static_cast<int64_t>(
+      gputopk::cpu::workspace_bytes(make_problem(numbers), make_layout(numbers), threads));
 }
 
 extern "C" void probe_topk(const int64_t* numbers, int threads, const void* input, void* values,
@@ -39,12 +45,12 @@ extern "C" void probe_topk(const int64_t* numbers, int threads, const void* inpu
   buffers.values = values;
   buffers.indices = indices;
   buffers.workspace = workspace;
-  gputopk::cpu::topk(make_problem(numbers), buffers, threads, backwards);
+  gputopk::cpu::topk(make_problem(numbers), make_layout(numbers), buffers, threads, backwards);
 }
 
 extern "C" void probe_describe(char* text, int64_t text_bytes) {
-  gputopk::cpu::describe(gputopk::Problem{gputopk::DType::kFloat32, 1, 1, 1, 1}, 1, text,
-                         static_cast<size_t>(text_bytes));
+  const gputopk::Problem problem{gputopk::DType::kFloat32, 1, 1, 1, 1};
+  gputopk::cpu::describe(problem, gputopk::cpu::Layout{}, 1, text, static_cast<size_t>(text_bytes));
 }
 
 extern "C" const char* probe_dtype_name(int dtype) {

@@ -1,13 +1,14 @@
-// Where a block's elements come from: a row, or entries that blocks have stored. Of grid_select_block.cu.
+// Where a block's elements come from: a row, or entries that blocks have stored. Of
+// grid_select/shared_list.cu.
 #pragma once
 
 #include <cstdint>
 
 #include "core/key_order.h"
+#include "cuda/device/numbers.h"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/selection.cuh"
-#include "cuda/tuning.h"
 
 namespace gputopk::cuda {
 
@@ -45,7 +46,7 @@ class RowTiles {
     if (tiles_ > 1) {
       // The multiples of a prime greater than the number of tiles visit each tile once; and the last tile,
       // which may be short, comes last, so that every block's first is whole.
-      const uint32_t stride = tuning::kGridListTilePrime % tiles_;
+      const uint32_t stride = tuning::kTilePrime % tiles_;
       next_ = stride - 1;
       if (first > 0) next_ = static_cast<uint32_t>((uint64_t{first} * stride + next_) % tiles_);
       advance_ = parts == 1 ? stride : static_cast<uint32_t>(static_cast<uint64_t>(parts) * stride % tiles_);

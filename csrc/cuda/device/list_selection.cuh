@@ -68,7 +68,7 @@ __device__ ExtendedKey<Word, Index> narrow_in_list(int count, Selection<Word, In
     __syncthreads();  // all have counted
     const TargetDigit<uint32_t> target =
         find_target_digit(histogram, 1 << digit.width(), selection.owed, scratch);
-    selection.narrow(digit, target.digit, target.highest, target.above, target.count);
+    selection.narrow(digit, target.digit, target.above, target.count);
   }
   return selection.low;
 }

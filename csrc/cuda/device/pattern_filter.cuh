@@ -198,8 +198,9 @@ class KeyFilter<KeyOrder<uint32_t, kFloating>> {
   __device__ void raise(uint32_t key, bool behind) {
     const uint32_t least = key + (behind ? 1 : 0);
     const bool none = behind && least == 0;
-    if (least == least_ && !none) return;
+    if (least == least_ && none == none_) return;
     least_ = least;
+    none_ = none;
     range_ = PatternRange<Order>(order_, least, none);
   }
 
@@ -212,6 +213,7 @@ class KeyFilter<KeyOrder<uint32_t, kFloating>> {
   Order order_;
   PatternRange<Order> range_;
   uint32_t least_ = 0;
+  bool none_ = false;  // no key is so great
 };
 
 // By a vector's elements together first, which pays where few reach the bound and it seldom rises.
@@ -241,6 +243,86 @@ class VectorFilter {
   KeyFilter<Order> keys_;
   PatternFilter<Bits> vectors_;
   Word least_ = 0;
+};
+
+// 32-bit floating point, by one comparison an element, in which -0 and +0 are equal and NaN is told from
+// numbers as the order wants it.
+template <class Order>
+class FloatFilter {
+ public:
+  static_assert(Order::kFloating && sizeof(typename Order::Bits) == 4, "compared as floats");
+
+  __device__ explicit FloatFilter(const Order& order) : order_(order) { set(0, false); }
+
+  __device__ void raise(uint32_t key, bool behind) {
+    const uint32_t least = key + (behind ? 1 : 0);
+    if (least != least_ || told_ == 0) set(least, /*none=*/behind && least == 0);
+  }
+
+  // A bit for each of all the elements. Where NaN alone is good enough, infinity passes too.
+  template <int kVectors>
+  __device__ uint32_t probe(const Vector<uint32_t> (&vectors)[kVectors]) const {
+    const bool by_magnitude = order_.signed_mask == 0;
+    uint32_t passes;
+    if (order_.flip == 0) {
+      passes = by_magnitude ? compare<true, true>(vectors) : compare<true, false>(vectors);
+    } else {
+      passes = by_magnitude ? compare<false, true>(vectors) : compare<false, false>(vectors);
+    }
+    return (passes | (all_ & ((1u << 4 * kVectors) - 1))) & told_;
+  }
+
+ private:
+  template <bool kLargest, bool kMagnitude, int kVectors>
+  __device__ uint32_t compare(const Vector<uint32_t> (&vectors)[kVectors]) const {
+    uint32_t passes = 0;
+#pragma unroll
+    for (int i = 0; i < 4 * kVectors; ++i) {
+      float x = __uint_as_float(vectors[i / 4][i % 4]);
+      if (kMagnitude) x = fabsf(x);
+      if (kLargest ? !(x < limit_) : x <= limit_) passes |= 1u << i;  // NaN is among the largest
+    }
+    return passes;
+  }
+
+  __device__ void set(uint32_t least, bool none) {
+    constexpr uint32_t kSign = 1u << 31;
+    const bool largest = order_.flip == 0, by_magnitude = order_.signed_mask == 0;
+    const uint32_t zero = order_.offset, infinity = 2 * zero;  // as keys
+    // The limit's key, before the order's flip: of +inf at most and, by magnitude, of 0 at least.
+    uint32_t key = largest ? least : ~least;
+    all_ = !largest && key > infinity ? ~0u : 0;
+    none = none || (largest && key > infinity + 1);  // beyond NaN
+    if (by_magnitude && key < zero) {
+      none = none || !largest;
+      key = zero;
+    }
+    key = min(key, infinity);
+    limit_ = __uint_as_float(key >= zero ? key - zero : kSign | (zero - key));
+    told_ = none ? 0 : ~0u;
+    least_ = least;
+  }
+
+  Order order_;
+  float limit_;
+  uint32_t least_;
+  uint32_t told_;  // 0: no element is good enough
+  uint32_t all_;   // all ones: every element is, NaN too
+};
+
+// A filter of single vectors for all those of a tile.
+template <class Filter>
+class TileFilter : public Filter {
+ public:
+  using Filter::Filter;
+
+  template <class Bits, int kVectors>
+  __device__ uint32_t probe(const Vector<Bits> (&vectors)[kVectors]) const {
+    uint32_t passes = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) passes |= Filter::probe(vectors[v]) << (v * kPerVector<Bits>);
+    return passes;
+  }
 };
 
 // The better of the two for a bound that few reach.

@@ -1,6 +1,7 @@
 // The iterations of a radix selection over many blocks a row: what they keep of each row, and the step of a
-// row's last block between two passes. Shared by air.cu, which selects from rows, delegate.cu, which
-// selects from delegates and from candidates that it has stored, and delegate_sample.cu, which does the
+// row's last block between two passes. Shared by air/many_blocks.cu, which selects from rows,
+// delegate/from_maxima.cu, which selects from delegates and from candidates that it has stored, and
+// delegate/from_sample.cu, which does the
 // latter. radix_passes.cu has the passes themselves.
 #pragma once
 
@@ -10,22 +11,25 @@
 #include <cuda/atomic>
 
 #include "core/key_order.h"
+#include "cuda/device/numbers.h"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/study.h"
 #include "cuda/device/winner_writer.cuh"
-#include "cuda/tuning.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda {
 
 // A digit tells this many chunks of a row apart at most.
-inline constexpr int64_t kMostChunks = int64_t{1} << tuning::kAirMaxDigitBits;
+inline constexpr int64_t kMostChunks = int64_t{1} << tuning::kPassMaxDigitBits;
 
 // What a pass over one row is told.
 template <class Word, class Index>
 struct Step {
   Selection<Word, Index> selection;
+  // No winner is beyond. What is was written by an earlier pass.
+  ExtendedKey<Word, Index> top;
   // Where in the row winners and candidates can be: in [first, last); and, if chunk_shift is not 0, which is
   // for whole rows, in those chunks of 2^chunk_shift elements, from the row's end, whose bit is set in the
   // row's chunks.
@@ -90,6 +94,8 @@ struct RadixPasses {
   int likely_passes;  // that have work for most rows, behind a first pass over the row
   int digit_bits;
   int index_bits;
+  // Off only in the study build: storing candidates only where that saves reading, and stopping when all
+  // candidates are winners.
   bool adaptive;
   bool early_stop;
   WinnerWriter<Bits> output;
@@ -106,6 +112,9 @@ struct RadixPasses {
     return {all.values + row * buffer_capacity[which], all.indices + row * buffer_capacity[which]};
   }
 
+  __device__ bool stores_adaptively() const { return !kStudy || adaptive; }
+  __device__ bool stops_early() const { return !kStudy || early_stop; }
+
   // The number of digits. Pass digits() + 1 is the last: it takes what the last digit decided.
   __host__ __device__ int digits() const {
     return (8 * static_cast<int>(sizeof(Bits)) + index_bits + digit_bits - 1) / digit_bits;
@@ -113,7 +122,7 @@ struct RadixPasses {
 
   // Of the launch that serves all but the likely passes: one an SM, for the registers.
   __host__ __device__ int other_blocks_per_row() const {
-    static_assert(tuning::kAirBlocksPerSm == 2, "half as many are one an SM");
+    static_assert(tuning::kPassBlocksPerSm == 2, "half as many are one an SM");
     return (blocks_per_row + 1) / 2;
   }
 
@@ -122,8 +131,8 @@ struct RadixPasses {
     const Step<Word, Index>& step = state.steps[pass % 2];
     if (step.takes_all) state.begin(pass + 1, kNoPass);
     // What is short is not spread over blocks that only come and go, nor over more than there are.
-    constexpr uint64_t kStoredPerPart = tuning::kAirThreads * 2;
-    constexpr uint64_t kReadPerPart = tuning::kAirThreads * kUnroll<Bits> * kPerVector<Bits>;
+    constexpr uint64_t kStoredPerPart = tuning::kPassThreads * 2;
+    constexpr uint64_t kReadPerPart = tuning::kPassThreads * kUnroll<Bits> * kPerVector<Bits>;
     const uint64_t read = step.stored > 0 ? step.stored : static_cast<uint64_t>(step.last - step.first);
     const uint64_t per_part = step.stored > 0 ? kStoredPerPart : kReadPerPart;
     const int blocks = step.stored == 0 || likely_passes > 0 ? blocks_per_row : other_blocks_per_row();
@@ -154,7 +163,7 @@ struct RadixPasses {
 template <class Index>
 __device__ void add_up(const uint32_t* block, Index* row, int bins) {
   __syncthreads();  // all warps have counted
-  for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += tuning::kAirThreads) {
+  for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += tuning::kPassThreads) {
     const uint32_t count = block[bin];
     if (count == 0) continue;
     if constexpr (sizeof(Index) == 8) {
@@ -179,9 +188,9 @@ __device__ void take_histogram(Index* row, Index* local, int bins) {
   uint4* const from = reinterpret_cast<uint4*>(row);
   uint4* const to = reinterpret_cast<uint4*>(local);
 #pragma unroll 8
-  for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += tuning::kAirThreads)
+  for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += tuning::kPassThreads)
     to[i] = __ldcg(from + i);
-  for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += tuning::kAirThreads)
+  for (int i = static_cast<int>(threadIdx.x); i < bins / kPerLoad; i += tuning::kPassThreads)
     from[i] = uint4{};
 }
 
@@ -189,7 +198,7 @@ __device__ void take_histogram(Index* row, Index* local, int bins) {
 template <class Index>
 __device__ void mark_chunks(const Index* histogram, const Digit& digit, uint32_t target, uint32_t* chunks) {
   const int count = 1 << digit.index_width;
-  for (int base = static_cast<int>(threadIdx.x) / 32 * 32; base < count; base += tuning::kAirThreads) {
+  for (int base = static_cast<int>(threadIdx.x) / 32 * 32; base < count; base += tuning::kPassThreads) {
     const uint32_t chunk = base + threadIdx.x % 32;
     bool wanted = false;
     for (uint32_t key_part = target >> digit.index_width; key_part < 1u << digit.key_width; ++key_part) {
@@ -227,17 +236,19 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   // What this pass stored is read next, instead of what it read.
   next.stored = now.stores ? selection.candidates : now.stored;
   next.source = now.stores ? 1 - now.source : now.source;
-  selection.narrow(digit, target.digit, target.highest, target.above, target.count);
-  if (pass == 0) selection.top = Selection<Word, Index>::highest();
+  const ExtendedKey<Word, Index> top =
+      pass == 0 ? selection.highest() : selection.greatest_of(digit, target.highest);
+  selection.narrow(digit, target.digit, target.above, target.count);
   // Passes before the index is reached do not look at it.
-  const bool dense = params.early_stop && digit.reaches_index() &&
+  const bool dense = params.stops_early() && digit.reaches_index() &&
                      selection.settle_dense(static_cast<Index>(params.cols - 1));
   // Of a row that is read because not all was stored, elements that tie with the bound and do not reach it
   // are among the candidates too, uncounted.
   const bool counted = pass > 0 || now.stores;
   next.selection = selection;
+  next.top = top;
   next.takes_all =
-      dense || (counted && selection.takes_all() && (params.early_stop || pass == params.digits()));
+      dense || (counted && selection.takes_all() && (params.stops_early() || pass == params.digits()));
   if (next.takes_all) state.bound = selection.low;
   state.buffered = 0;
   // What the next pass need read: the key being settled, a range of indices; else, or if that is long, by
@@ -245,10 +256,9 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   next.chunk_shift = 0;
   next.first = 0;
   next.last = params.cols;
-  if (digit.reaches_index() && selection.low.key == selection.top.key) {
+  if (digit.reaches_index() && selection.low.key == top.key) {
     const uint64_t last_index = static_cast<uint64_t>(params.cols - 1);
-    next.first =
-        static_cast<int64_t>(last_index - min(static_cast<uint64_t>(selection.top.reversed), last_index));
+    next.first = static_cast<int64_t>(last_index - min(static_cast<uint64_t>(top.reversed), last_index));
     next.last = static_cast<int64_t>(last_index - selection.low.reversed) + 1;
   }
   // To store what is most of a short read saves nothing.
@@ -260,7 +270,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   }
   next.stores = counted && !next.takes_all &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
-                (!params.adaptive || selection.candidates <= read / 2);
+                (!params.stores_adaptively() || selection.candidates <= read / 2);
   params.begin(state, pass + 1);
 }
 

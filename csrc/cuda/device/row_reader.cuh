@@ -4,7 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "cuda/tuning.h"
+#include "cuda/device/numbers.h"
+#include "cuda/device/ptx.cuh"
 
 namespace gputopk::cuda {
 
@@ -143,15 +144,12 @@ inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
 // to wait before it may start. By all threads of the block.
 template <class Bits>
 __device__ void prefetch_tiles(const Bits* row, int64_t cols, int part, int parts, int count) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   const RowShape<Bits> shape(row, cols);
   const uint32_t tile_vectors = blockDim.x * kUnroll<Bits>;
   const int64_t tile = part + static_cast<int64_t>(threadIdx.x) * parts;
   if (static_cast<int>(threadIdx.x) >= count || (tile + 1) * tile_vectors > shape.vectors) return;
   const Bits* const first = row + shape.head + tile * tile_vectors * kPerVector<Bits>;
-  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(first)),
-               "r"(tile_vectors * kVectorBytes));
-#endif
+  prefetch_bulk(first, tile_vectors * kVectorBytes);
 }
 
 // The threads that read a part of a row together. A type: its numbers are read anew, not kept in registers.

@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/key_order.h"
+#include "cuda/device/index_width.h"
 #include "cuda/device/warp.cuh"
 
 namespace gputopk::cuda {
@@ -76,34 +77,33 @@ __host__ __device__ inline Digit digit_of_pass(int pass, int width, int key_bits
   return digit;
 }
 
-// The row's elements by extended key:  rejected < low <= candidates <= split < winners <= top < taken.
-// "Winners" are certain and not yet written; "taken" were written by an earlier pass.
+// The row's elements by extended key:  rejected < low <= candidates <= split < winners. Those are certain.
 template <class Word, class Index>
 struct Selection {
   using Extended = ExtendedKey<Word, Index>;
 
-  Extended low, split, top;
+  Extended low, split;
   uint64_t owed;        // winners still to be found among the candidates
   uint64_t candidates;  // elements in [low, split]
 
   // Before the first digit: every element is a candidate.
-  __device__ static Selection whole_row(uint64_t k, uint64_t cols) {
-    return {{0, 0}, highest(), highest(), k, cols};
-  }
+  __device__ static Selection whole_row(uint64_t k, uint64_t cols) { return {{0, 0}, highest(), k, cols}; }
   __device__ static Extended highest() {
     return {static_cast<Word>(~Word{0}), static_cast<Index>(~Index{0})};
   }
 
   __device__ bool takes_all() const { return owed == candidates; }
 
+  // The greatest that a candidate with this digit can be.
+  __device__ Extended greatest_of(const Digit& digit, uint32_t value) const {
+    return with_digit(low, digit, value, /*fill=*/true);
+  }
+
   // Among the candidates, those whose digit is `target` stay candidates, those above it are winners.
-  // `above` of them are, none beyond digit `highest`; `count` have the target digit.
-  __device__ void narrow(const Digit& digit, uint32_t target, uint32_t highest, uint64_t above,
-                         uint64_t count) {
-    const Extended prefix = low;
-    low = with_digit(prefix, digit, target, /*fill=*/false);
-    split = with_digit(prefix, digit, target, /*fill=*/true);
-    top = with_digit(prefix, digit, highest, /*fill=*/true);
+  // `above` of them are; `count` have the target digit.
+  __device__ void narrow(const Digit& digit, uint32_t target, uint64_t above, uint64_t count) {
+    split = greatest_of(digit, target);
+    low = with_digit(low, digit, target, /*fill=*/false);
     owed -= above;
     candidates = count;
   }
@@ -156,7 +156,7 @@ __device__ Digit next_digit(const Selection<Word, Index>& selection, const Digit
 // Counts and indices of 32 bits serve rows of fewer than 2^32 elements.
 template <class Visitor>
 auto visit_index(int64_t cols, Visitor&& visitor) {
-  return cols <= int64_t{0xFFFFFFFF} ? visitor(uint32_t{}) : visitor(uint64_t{});
+  return has_narrow_indices(cols) ? visitor(uint32_t{}) : visitor(uint64_t{});
 }
 
 }  // namespace gputopk::cuda

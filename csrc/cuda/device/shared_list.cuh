@@ -1,10 +1,11 @@
-// A block's list of candidates in shared memory, and how it is pruned. Of grid_select_block.cu.
+// A block's list of candidates in shared memory, and how it is pruned. Of grid_select/shared_list.cu.
 #pragma once
 
 #include <cstdint>
 
 #include "cuda/device/list_selection.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/shared_memory.cuh"
 
 namespace gputopk::cuda {
 
@@ -58,7 +59,7 @@ struct List {
 
  private:
   __device__ static unsigned char* memory() {
-    extern __shared__ __align__(16) unsigned char dynamic[];
+    unsigned char* const dynamic = dynamic_shared();
     return dynamic;
   }
 };

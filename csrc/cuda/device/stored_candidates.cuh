@@ -28,8 +28,8 @@ constexpr size_t list_selection_bytes(size_t bytes) { return sizeof(uint32_t) * 
 // Shared memory of a block that stores candidates: what it counts, and its warps' stages, both of which its
 // last block needs for a histogram of all counts and for the list that it selects from.
 template <class Index>
-inline constexpr size_t kCountBytes = (sizeof(Index) << tuning::kDelegateCountBits) + 16;
-inline constexpr size_t kStageBytes = list_selection_bytes(tuning::kDelegateListBytes);
+inline constexpr size_t kCountBytes = (sizeof(Index) << tuning::kStoredCountBits) + 16;
+inline constexpr size_t kStageBytes = list_selection_bytes(tuning::kStoredListBytes);
 template <class Index>
 inline constexpr size_t kStoreBytes = kCountBytes<Index> + kStageBytes;
 
@@ -38,7 +38,7 @@ inline constexpr size_t kStoreBytes = kCountBytes<Index> + kStageBytes;
 // what CandidateStore has beyond.
 template <class Bits, class Index>
 inline constexpr int kStagedCandidates =
-    static_cast<int>(kStageBytes / (tuning::kAirThreads / 32) / (sizeof(Bits) + sizeof(Index)) / 16 * 16) -
+    static_cast<int>(kStageBytes / (tuning::kPassThreads / 32) / (sizeof(Bits) + sizeof(Index)) / 16 * 16) -
     32;
 
 // How candidates, which all reach a bound, are told apart while they are stored: by the first digit of what
@@ -64,7 +64,7 @@ struct CandidateRange {
       range.low.reversed = bound.reversed;
       range.index_bits = bits_of(static_cast<Index>(static_cast<Index>(params.cols - 1) - bound.reversed));
     }
-    range.digit = digit_of_pass(1, tuning::kDelegateCountBits, range.key_bits, range.index_bits);
+    range.digit = digit_of_pass(1, tuning::kStoredCountBits, range.key_bits, range.index_bits);
     return range;
   }
 
@@ -172,7 +172,7 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
 template <class Store, class Bits, class Index>
 __device__ void finish_store(const RadixPasses<Bits, Index>& params, int64_t row, Store& store,
                              const uint32_t* histogram, int bins) {
-  __shared__ unsigned long long counts[tuning::kAirThreads / 32 + 1];
+  __shared__ unsigned long long counts[tuning::kPassThreads / 32 + 1];
   store.publish(counts);
   add_up(histogram, params.histogram + (row << params.digit_bits), bins);  // begins with a barrier
   if (threadIdx.x == 0) {
@@ -205,13 +205,12 @@ __device__ void select_stored(
   const uint64_t reaching = __ldcg(&state.buffered), beyond = __ldcg(&state.beyond), k = params.k;
   const int entries = static_cast<int>(reaching);
   const bool all_stored = reaching <= static_cast<uint64_t>(params.buffer_capacity[0]);
-  const bool listed =
-      reaching >= k && all_stored && reaching <= tuning::kDelegateListBytes / sizeof(Extended);
+  const bool listed = reaching >= k && all_stored && reaching <= tuning::kStoredListBytes / sizeof(Extended);
   take_histogram(params.histogram + (row << params.digit_bits), local, range.bins());
 
   if (reaching < k || beyond >= k) {
     if (listed) {
-      take_best_of_stored(params, order, row, 0, entries, k, rest, tuning::kDelegateListBytes);
+      take_best_of_stored(params, order, row, 0, entries, k, rest, tuning::kStoredListBytes);
       if (threadIdx.x == 0) state.begin(1, kNoPass);
       return;
     }
@@ -223,23 +222,24 @@ __device__ void select_stored(
     step.last = params.cols;
     if (reaching >= k && all_stored) step.stored = reaching;
     step.selection = Selection<Word, Index>::whole_row(k, step.stored > 0 ? reaching : params.cols);
+    step.top = Selection<Word, Index>::highest();
     step.takes_all = step.selection.takes_all();
     return params.begin(state, 1);
   }
 
-  StoredList<Order, Index> list(params, order, row, 0, entries, rest, tuning::kDelegateListBytes);
+  StoredList<Order, Index> list(params, order, row, 0, entries, rest, tuning::kStoredListBytes);
   if (listed) {
 #pragma unroll 8
-    for (int i = static_cast<int>(threadIdx.x); i < entries; i += tuning::kAirThreads) list.take(i);
+    for (int i = static_cast<int>(threadIdx.x); i < entries; i += tuning::kPassThreads) list.take(i);
   }
   __syncthreads();  // list and counts are there
   auto selection = Selection<Word, Index>::whole_row(k - beyond, reaching);
   selection.low = range.low;
   const TargetDigit<Index> target = find_target_digit(local, range.bins(), selection.owed, scratch);
   if (listed) {
-    selection.narrow(range.digit, target.digit, target.highest, target.above, target.count);
+    selection.narrow(range.digit, target.digit, target.above, target.count);
     const Extended bound =
-        narrow_in_list(entries, selection, /*slack=*/0, tuning::kDelegateCountBits, range.key_bits_left(),
+        narrow_in_list(entries, selection, /*slack=*/0, tuning::kStoredCountBits, range.key_bits_left(),
                        range.index_bits_left(), reinterpret_cast<uint32_t*>(local), list_scratch,
                        [&](int i) { return list[i]; });
     list.write(bound, 0);

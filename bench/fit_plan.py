@@ -1,0 +1,246 @@
+"""Fits what a unit of work costs each form, from a recorded sweep, and writes it where the plan reads it.
+
+    python bench/fit_plan.py            # bench/results/plan-h200*.jsonl -> csrc/cuda/plan/costs_h200.h
+    python bench/fit_plan.py --check    # writes nothing
+
+A form's time is  fixed + max(bytes, elements, depth) + waves + blocks + winners + entries,  each a number of
+the form's own plan (csrc/cuda/cost.h, asked through gputopk::_forms, without a GPU) times a cost, and the sum
+bent by a polynomial in the logarithms of the sizes (csrc/cuda/plan/costs.h). Costs are fitted for each form
+and width of dtype, to the logarithm of the time on the worse of the point's two inputs; a time counts the
+less the further it is from the point's best, for what never wins need not be told apart. A quarter of the
+points is held out; how far the choice by these costs is from the best form is printed for them alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import defaultdict
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+from scipy.optimize import least_squares
+
+import torch_topk  # noqa: F401 (loads the operators)
+from bench import report
+from bench.environment import ROOT
+
+TERMS = ("bytes", "elements", "depth", "waves", "blocks", "winners", "entries")
+UNITS = np.array([1e6, 1e3, 1e3, 1.0, 1.0, 1e3, 1e3])  # of each term, in the header as well
+PARTS = ("fixed", "byte", "element", "depth", "wave", "block", "winner", "entry")
+BENDS = 9
+ORDER = "order_rows"
+WIDTHS = (1, 2, 4, 8)
+HELD_OUT = 4  # one point in so many
+LEAST, MOST = 1e-7, 1e4  # us a unit
+STIFFNESS = 0.6  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
+NEAR = 1.5  # times the best: from there on a time counts less...
+TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
+
+
+def forms_of(record: report.Record) -> dict[str, tuple[bool, np.ndarray]]:
+    """By name: whether rows come out in order, and the work."""
+    like = torch.empty((1, 1), dtype=getattr(torch, record["dtype"]), device="meta")
+    text = torch.ops.gputopk._forms(
+        like.expand(record["rows"], record["cols"]), record["k"], sorted=record["sorted"]
+    )
+    forms = {}
+    for line in text.splitlines():
+        name, _, terms = line.split("; ")
+        words = terms.split()
+        numbers = dict(zip(words[::2], map(float, words[1::2]), strict=True))
+        forms[name] = (bool(numbers["in_order"]), np.array([numbers[term] for term in TERMS]) / UNITS)
+    return forms
+
+
+def sizes(record: report.Record) -> np.ndarray:
+    """What the polynomial is of: csrc/cuda/plan/costs.h, microseconds()."""
+    r, c, k = (0.1 * np.log2(record[name]) for name in ("rows", "cols", "k"))
+    return np.array([r, c, k, r * r, c * c, k * k, r * c, r * k, c * k])
+
+
+def predicted(costs: np.ndarray, work: np.ndarray, of_sizes: np.ndarray) -> np.ndarray:
+    """Microseconds; work is [n, terms], of_sizes [n, bends]."""
+    sums = costs[0] + (costs[1:4] * work[:, :3]).max(axis=1) + work[:, 3:] @ costs[4 : len(PARTS)]
+    return sums * np.exp2(of_sizes @ costs[len(PARTS) :])
+
+
+def fit(work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Costs, none negative, by least squares of the logarithm. The maximum has corners: several starts."""
+    parts = len(PARTS)
+
+    def costs_of(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([np.exp(x[:parts]), x[parts:]])
+
+    def distance(x: np.ndarray) -> np.ndarray:
+        errors = np.log2(predicted(costs_of(x), work, of_sizes) / us)
+        errors *= np.where(errors < 0, np.maximum(weights, TOO_LITTLE), weights)
+        return np.concatenate([errors, STIFFNESS * x[parts:]])
+
+    starts = [
+        (1.0, 0.25, 0.05, 0.5, 0.5, 0.1, 0.5, 0.05),
+        (3.0, 0.25, 0.005, 0.05, 0.05, 0.05, 0.05, 0.5),
+        (5.0, 0.5, 0.5, 0.05, 2.0, 0.5, 5.0, 0.05),
+    ]
+    low = np.concatenate([np.full(parts, np.log(LEAST)), np.full(BENDS, -20.0)])
+    high = np.concatenate([np.full(parts, np.log(MOST)), np.full(BENDS, 20.0)])
+    results = [
+        least_squares(
+            distance, np.concatenate([np.log(start), np.zeros(BENDS)]), bounds=(low, high),
+            loss="soft_l1", f_scale=0.15, max_nfev=200,
+        )
+        for start in starts
+    ]  # fmt: skip
+    return costs_of(min(results, key=lambda result: result.cost).x)
+
+
+Key = tuple[tuple[int, int], bool]  # a point, by sweep and number, and sortedness
+
+
+class Points:
+    """The sweeps, by point and sortedness: the worse of the two inputs' times a form."""
+
+    def __init__(self, sweeps: list[list[report.Record]]) -> None:
+        self.records: dict[Key, report.Record] = {}
+        self.us: dict[Key, dict[str, float]] = defaultdict(dict)
+        for number, record in (
+            (n, r) for n, sweep in enumerate(sweeps) for r in sweep if r["kind"] == "plan"
+        ):
+            key = (number, record["point"]), record["sorted"]
+            self.records[key] = record
+            for form, us in record["us"].items():
+                self.us[key][form] = max(us, self.us[key].get(form, 0.0))
+        self.forms = {key: forms_of(record) for key, record in self.records.items()}
+
+    @staticmethod
+    def held_out(key: Key) -> bool:
+        return key[0][1] % HELD_OUT == 0
+
+    def width(self, key: Key) -> int:
+        return getattr(torch, self.records[key]["dtype"]).itemsize
+
+
+def fitted(points: Points, train: bool = True) -> dict[str, dict[int, np.ndarray]]:
+    """Costs by form and width."""
+    samples = defaultdict(list)
+    for key, record in points.records.items():
+        if train and points.held_out(key):
+            continue
+        width, best = points.width(key), min(points.us[key].values())
+        for form, time in points.us[key].items():
+            if form not in points.forms[key]:
+                continue
+            weight = min(1.0, (NEAR * best / time) ** 2)
+            in_order, terms = points.forms[key][form]
+            if not record["sorted"] or in_order:
+                samples[form, width].append((terms, sizes(record), time, weight))
+                continue
+            unordered = points.us[key[0], False][form]
+            if time > 1.02 * unordered:
+                samples[ORDER, width].append(
+                    (points.forms[key][ORDER][1], sizes(record), time - unordered, weight)
+                )
+    costs: dict[str, dict[int, np.ndarray]] = defaultdict(dict)
+    for (form, width), rows in samples.items():
+        if len(rows) >= 2 * len(PARTS):
+            costs[form][width] = fit(*(np.array(column) for column in zip(*rows, strict=True)))
+    return costs
+
+
+def estimate(costs: dict[str, dict[int, np.ndarray]], points: Points, key: Key, form: str) -> float:
+    width, of_sizes = points.width(key), sizes(points.records[key])[None]
+    in_order, work = points.forms[key][form]
+    if width not in costs.get(form, {}):
+        return float("inf")
+    us = predicted(costs[form][width], work[None], of_sizes)[0]
+    if key[1] and not in_order and width in costs.get(ORDER, {}):
+        us += predicted(costs[ORDER][width], points.forms[key][ORDER][1][None], of_sizes)[0]
+    return us
+
+
+def regrets(costs: dict[str, dict[int, np.ndarray]], points: Points) -> list[tuple[float, str]]:
+    """Of every held-out point: the chosen form's time over the best one's, and what it is about."""
+    found = []
+    for key, times in points.us.items():
+        if not points.held_out(key):
+            continue
+        known = [form for form in times if form in points.forms[key]]
+        chosen = min(known, key=lambda form: estimate(costs, points, key, form))
+        best = min(known, key=times.__getitem__)
+        r = points.records[key]
+        text = f"{r['rows']} x {r['cols']} k={r['k']} {r['dtype']} {'sorted' if key[1] else 'unsorted'}"
+        found.append((times[chosen] / times[best], f"{text}: {chosen} for {best}"))
+    return sorted(found, reverse=True)
+
+
+def header_text(
+    costs: dict[str, dict[int, np.ndarray]], headers: list[report.Record], paths: list[Path]
+) -> str:
+    def cell(numbers: np.ndarray) -> str:
+        parts, bends = (", ".join(f"{n:.4g}" for n in group) for group in np.split(numbers, [len(PARTS)]))
+        return f"{{{parts}, {{{bends}}}}}"
+
+    rows = []
+    for form in sorted(costs):
+        widths = [costs[form].get(width) for width in WIDTHS]
+        known = next(w for w in (costs[form].get(4), *widths) if w is not None)
+        cells = ",\n      ".join(cell(known if w is None else w) for w in widths)
+        rows.append(f'    {{"{form}",\n     {{{cells}}}}},')
+    sources = "\n".join(
+        f"//   {path.name}, of commit {header['commit']}, {header['date'][:10]}, {header['gpu']}, "
+        f"driver {header['driver']}"
+        for header, path in zip(headers, paths, strict=True)
+    )
+    return f"""// What a unit of each form's work costs, in microseconds, by width of dtype: 1, 2, 4, 8 bytes.
+// Written by bench/fit_plan.py, not edited by hand, from
+{sources}
+#pragma once
+
+#include "cuda/plan/costs.h"
+
+namespace gputopk::cuda {{
+
+inline constexpr FormCosts kCostsH200[] = {{
+    // clang-format off
+    // {", ".join(PARTS)}, bend
+{chr(10).join(rows)}
+    // clang-format on
+}};
+
+}}  // namespace gputopk::cuda
+"""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    results = sorted((ROOT / "bench" / "results").glob("plan-h200*.jsonl"))
+    parser.add_argument("--sweep", type=Path, nargs="+", default=results)
+    parser.add_argument("--output", type=Path, default=ROOT / "csrc" / "cuda" / "plan" / "costs_h200.h")
+    parser.add_argument("--check", action="store_true", help="write nothing")
+    options = parser.parse_args()
+    sweeps = [report.read(path) for path in options.sweep]
+    points = Points(sweeps)
+    costs = fitted(points)
+    found = regrets(costs, points)
+    ratios = np.array([ratio for ratio, _ in found])
+    print(
+        f"{len(ratios)} held-out requests: auto within 10 % of the best at {np.mean(ratios <= 1.1):.1%}, "
+        f"within 30 % at {np.mean(ratios <= 1.3):.1%}, worst {ratios.max():.2f}, mean {ratios.mean():.3f}"
+    )
+    for ratio, text in found[:25]:
+        print(f"  {ratio:.2f}  {text}")
+    if not options.check:
+        options.output.write_text(
+            header_text(fitted(points, train=False), [sweep[0] for sweep in sweeps], options.sweep)
+        )
+        print(f"written: {options.output}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

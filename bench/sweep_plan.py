@@ -1,0 +1,131 @@
+"""Times every form that can serve a request, over random requests: what the plan's costs are fitted to.
+
+    python bench/sweep_plan.py --seconds 500        # CUDA; writes bench/results/plan-<gpu>.jsonl
+
+Rows, cols and k are drawn log-uniformly, so that they lie between the powers of two as callers' do; dtypes
+by width; inputs from those that kernels find easy and hard. Each form is timed unsorted and sorted, beside
+one read of the input. All forms' results of a point must be the same set; one goes through the exact
+oracle. bench/fit_plan.py reads the records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+
+from bench import environment, report, timing
+from bench.bench_topk import floor_contender
+from bench.timing import Contender, two_tensors
+from tests import inputs, oracle, study_library
+
+BUDGET_S = 0.02
+ROUNDS = 5
+MAX_ELEMENTS = 2**28
+MAX_K = 2**20
+# Mostly float32 and bfloat16, as callers' tensors are.
+DTYPES = ("float32", "float32", "float32", "bfloat16", "bfloat16", "uint8", "int64")
+INPUTS = ("normal", "increasing", "all_equal", "twelve_bit_random", "few_distinct", "ones_with_four_outliers")
+
+Record = report.Record
+
+
+def log_uniform(random_: random.Random, least: int, most: int) -> int:
+    """An integer of [least, most], as likely of any magnitude."""
+    return min(most, int(least * (most / least + 1e-9) ** random_.random()))
+
+
+def draw(random_: random.Random) -> dict[str, Any]:
+    cols = log_uniform(random_, 8, 2**26)
+    rows = log_uniform(random_, 1, min(2**17, max(1, MAX_ELEMENTS // cols)))
+    k = log_uniform(random_, 1, min(cols, MAX_K, max(1, 2**26 // rows)))
+    return {"rows": rows, "cols": cols, "k": k, "dtype": random_.choice(DTYPES)}
+
+
+def forms_of(rows: int, cols: int, k: int, dtype: str) -> dict[str, bool]:
+    """The forms that serve the request on the GPU at hand, and whether their rows come out in order."""
+    like = torch.empty((1, 1), dtype=getattr(torch, dtype), device="cuda").expand(rows, cols)
+    lines = (line.split("; ") for line in torch.ops.gputopk._forms(like, k).splitlines())
+    return {name: "in_order 1 " in work for name, _, work in lines if name != "order_rows"}
+
+
+def contender(name: str, k: int, order: bool) -> Contender:
+    run = torch.ops.gputopk._form
+    return Contender(name, lambda x: run(x, k, name, True, order), export=two_tensors, eager=False)
+
+
+def as_set(outputs: timing.Outputs) -> torch.Tensor:
+    return outputs[1].sort(dim=-1).values
+
+
+def time_input(request: dict[str, Any], name: str, seed: int) -> list[Record]:
+    """The times of all forms on one input, unsorted and sorted."""
+    rows, cols, k, dtype = (request[key] for key in ("rows", "cols", "k", "dtype"))
+    x = inputs.make(name, rows, cols, getattr(torch, dtype), torch.device("cuda"), seed)
+    copies = timing.copies_of(x)
+    forms = forms_of(rows, cols, k, dtype)
+    records, first = [], None
+    for order in (True, False):
+        # A form whose rows come out in order takes as long unsorted.
+        names = [form for form, in_order in forms.items() if order or not in_order]
+        contenders = [floor_contender(x), *(contender(form, k, order) for form in names)]
+        floor, *timings = timing.measure(contenders, copies, BUDGET_S)
+        for form, timed in zip(names, timings, strict=True):
+            if timed.us is None:
+                raise RuntimeError(f"{form} at {request}: {timed.reason}")
+            if first is None:
+                first = as_set(timed.outputs)
+                oracle.assert_topk_on_device(timed.outputs, x, k, sorted=order)
+            elif not torch.equal(first, as_set(timed.outputs)):
+                raise RuntimeError(f"{form} at {request}, {name}: another set than {names[0]}'s")
+        times = {form: round(timed.us, 3) for form, timed in zip(names, timings, strict=True)}
+        if not order:
+            times = {form: times.get(form, records[0]["us"][form]) for form in forms}
+        records.append({"sorted": order, "floor_us": floor.us, "us": times})
+    return [{**request, "input": name, **record} for record in records]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--seconds", type=float, default=500, help="start no point after so many")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/plan-cuda.jsonl")
+    options = parser.parse_args()
+    if not study_library.loaded:
+        print("the sweep needs a GPU and libgputopk_study.so: make study")
+        return 2
+    timing.ROUNDS = ROUNDS
+    device = torch.device("cuda")
+    path = options.output or environment.ROOT / "bench" / "results" / "plan-cuda.jsonl"
+    out = report.JsonLines(path)
+    out.write(environment.header(device, options.commit, seed=options.seed))
+    random_ = random.Random(options.seed)
+    start, points = time.monotonic(), 0
+    progress = report.Progress(int(options.seconds))
+    while (spent := time.monotonic() - start) < options.seconds:
+        request = draw(random_)
+        hard = random_.choice(INPUTS[1:])
+        progress.done = int(spent)
+        progress.show(f"{points} points; {request}")
+        for name in ("normal", hard):
+            for record in time_input(request, name, seed=points):
+                out.write({"kind": "plan", "point": points, **record})
+        points += 1
+    progress.close()
+    out.close()
+    print(f"{points} points in {time.monotonic() - start:.0f} s, written to {path}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

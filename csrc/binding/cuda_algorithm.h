@@ -1,0 +1,44 @@
+// Whether an algorithm of the CUDA side serves a request: for CUDA tensors, and for meta tensors, which have
+// no GPU.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "binding/canonical.h"
+#include "binding/check.h"
+#include "cuda/plan/plan.h"
+
+namespace gputopk::binding {
+
+inline void check_cuda_algorithm(const Request& request) {
+  const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
+  check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm),
+        " cannot serve this: ", reason);
+}
+
+// Every form that serves, a line each: "name; what it would do; in_order 1 bytes 4e6 ...", the last part
+// being the work that its time is estimated from.
+inline std::string forms_text(const Problem& problem, const cuda::Device& device) {
+  std::string text;
+  const auto add = [&](const char* name, const char* form, bool in_order, const cuda::Work& work) {
+    char line[512];
+    std::snprintf(
+        line, sizeof(line),
+        "%s; %s; in_order %d bytes %.6g elements %.6g depth %.6g waves %.6g blocks %.6g winners %.6g "
+        "entries %.6g\n",
+        name, form, in_order ? 1 : 0, work.bytes, work.elements, work.depth, work.waves, work.blocks,
+        work.winners, work.entries);
+    text += line;
+  };
+  cuda::visit_forms(problem, device, [&](const auto& config) {
+    char form[200];
+    config.describe(problem, form, sizeof(form));
+    add(config.kName, form, config.in_order(problem), config.work(problem, device));
+  });
+  add("order_rows", "the step behind a form that leaves rows unordered", true,
+      cuda::work_of_order(problem, device));
+  return text;
+}
+
+}  // namespace gputopk::binding

@@ -1,0 +1,219 @@
+// The study build's operators, CUDA alone: forms and parts of algorithms that the plan would not take, for
+// the papers' ablations, tuning sweeps and tests, and the yardstick of the benchmarks. Not in the library
+// that users load: libgputopk_study.so holds them, beside kernels compiled with GPUTOPK_STUDY.
+
+#include <cuda_runtime_api.h>
+#include <torch/csrc/stable/library.h>
+
+#include <algorithm>
+
+#include "binding/canonical.h"
+#include "binding/check.h"
+#include "binding/cuda_algorithm.h"
+#include "binding/cuda_device.h"
+#include "binding/run_plan.h"
+#include "cuda/topk.h"
+
+namespace gputopk::binding {
+namespace {
+
+// `make` gives the form's config, where there is anything to do.
+template <class MakeConfig>
+std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make) {
+  gather_rows(request);
+  const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, kTopk);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, kTopk);
+  if (!request.empty()) {
+    const cuda::Device device = device_of(request.input.get_device_index());
+    run_plan(cuda::plan_of(request.problem, device, make()), request, buffers_of(request, values, indices));
+  }
+  return {values, indices};
+}
+
+std::tuple<Tensor, Tensor> air_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t digit_bits,
+                                     int64_t blocks, bool adaptive, bool early_stop, int64_t threads,
+                                     int64_t cluster) {
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  const cuda::Device device = device_of(self.get_device_index());
+  check(threads == 0 || threads == 64 || threads == 128 || threads == 256 || threads == 512 ||
+            (threads == 1024 && cluster > 0),
+        "gputopk::_air: threads must be 64, 128, 256, 512, 1024 in a cluster, or 0, but is ", threads);
+  const bool in_one_place = threads > 0 || cluster > 0;
+  check(!in_one_place || request.problem.cols <= INT32_MAX, "gputopk::_air: a row of ", request.problem.cols,
+        " elements is too long for one block or cluster, at most ", INT32_MAX);
+  // The bins that one block can search, 32 a thread, or that need no leave for more shared memory.
+  const int64_t most_bits =
+      !in_one_place ? 14
+                    : std::min(13, threads == 0 ? 13 : bit_width(static_cast<uint64_t>(threads * 32 - 1)));
+  check(digit_bits == 0 || (digit_bits >= 4 && digit_bits <= most_bits),
+        "gputopk::_air: digit_bits must be in [4, ", most_bits, "], or 0, but is ", digit_bits);
+  check(blocks >= 0 && blocks <= 8 * device.sm_count, "gputopk::_air: blocks must be in [0, ",
+        8 * device.sm_count, "], but is ", blocks);
+  const bool takes_clusters = device.cluster_blocks > 1;
+  check(cluster == 0 || takes_clusters,
+        "gputopk::_air: cluster must be 0 on a device without clusters, but is ", cluster);
+  check(cluster >= 0 && cluster <= device.cluster_blocks && (cluster & (cluster - 1)) == 0,
+        "gputopk::_air: cluster must be a power of two in [1, ", device.cluster_blocks, "], or 0, but is ",
+        cluster);
+  cuda::air::Study study;
+  study.digit_bits = static_cast<int>(digit_bits);
+  study.blocks = static_cast<int>(blocks);
+  study.adaptive = adaptive;
+  study.early_stop = early_stop;
+  study.threads = static_cast<int>(threads);
+  study.cluster = static_cast<int>(cluster);
+  return run_study(request, [&]() -> cuda::Config {
+    if (study.cluster > 0) return cuda::air::plan_one_cluster(request.problem, device, study);
+    if (study.threads > 0) return cuda::air::plan_one_block(request.problem, device, study);
+    return cuda::air::plan_many_blocks(request.problem, device, study);
+  });
+}
+
+std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t alpha,
+                                          int64_t beta) {
+  Request request = canonicalise(
+      self, {k, -1, largest, sorted, false, std::nullopt, static_cast<int64_t>(Algorithm::kDelegate)});
+  check_cuda_algorithm(request);
+  check(beta >= 0 && beta <= 2, "gputopk::_delegate: beta must be 1, 2 or 0, but is ", beta);
+  if (!request.empty() && alpha != 0) {
+    const cuda::delegate::AlphaRange range =
+        cuda::delegate::alphas(request.problem, beta == 0 ? 1 : static_cast<int>(beta));
+    check(alpha >= range.least && alpha <= range.most, "gputopk::_delegate: alpha must be in [", range.least,
+          ", ", range.most, "], or 0, but is ", alpha);
+  }
+  const cuda::delegate::Study study{static_cast<int>(alpha), static_cast<int>(beta)};
+  const cuda::Device device = device_of(self.get_device_index());
+  return run_study(request, [&]() -> cuda::Config {
+    const bool plans_choice = alpha == 0 && beta == 0;
+    if (plans_choice) return cuda::make_plan(request.problem, device, Algorithm::kDelegate).config;
+    return cuda::delegate::FromMaxima::plan(request.problem, device, study);
+  });
+}
+
+std::tuple<Tensor, Tensor> on_chip_study(Tensor self, int64_t k, bool largest, bool sorted,
+                                         std::optional<ScalarType> index_dtype, int64_t threads,
+                                         int64_t blocks_per_sm, int64_t chunk_bytes) {
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, index_dtype, 0});
+  const cuda::Device device = device_of(self.get_device_index());
+  check(cuda::delegate::OnChip::serves(request.problem, device),
+        "gputopk::_on_chip: it cannot serve rows of ", request.problem.cols, " with a k of ", k);
+  check(threads == 0 || (threads >= 128 && threads <= 1024 && (threads & (threads - 1)) == 0),
+        "gputopk::_on_chip: threads must be a power of two in [128, 1024], or 0, but is ", threads);
+  check(blocks_per_sm >= 0 && blocks_per_sm <= 4,
+        "gputopk::_on_chip: blocks_per_sm must be in [0, 4], but is ", blocks_per_sm);
+  check(chunk_bytes >= 0 && chunk_bytes <= 256 * 1024 && chunk_bytes % 1024 == 0,
+        "gputopk::_on_chip: chunk_bytes must be a multiple of 1024 in [0, 262144], but is ", chunk_bytes);
+  const cuda::delegate::OnChip::Study study{static_cast<int>(threads), static_cast<int>(blocks_per_sm),
+                                            static_cast<int>(chunk_bytes)};
+  return run_study(request, [&]() -> cuda::Config {
+    return cuda::delegate::OnChip::plan(request.problem, device, study);
+  });
+}
+
+std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool largest, bool sorted,
+                                             int64_t blocks, int64_t threads, bool thread_queues,
+                                             int64_t form) {
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  request.algorithm = Algorithm::kGridSelect;
+  check_cuda_algorithm(request);
+  const cuda::Device device = device_of(self.get_device_index());
+  constexpr int kWarpARow = cuda::grid_select::Study::kWarpARow;
+  check(form >= 0 && form <= 2, "gputopk::_grid_select: form must be in [0, 2], but is ", form);
+  check(form != 1 || k <= 256, "gputopk::_grid_select: lists in registers hold k of at most 256, but k is ",
+        k);
+  const bool in_registers = form == 0 ? k <= 256 : form == 1;
+  const int64_t least_threads = in_registers ? 32 : 64, most_threads = in_registers ? 256 : 512;
+  const bool suits = in_registers ? threads % 32 == 0 : (threads & (threads - 1)) == 0;
+  check(threads == 0 || (suits && threads >= least_threads && threads <= most_threads),
+        "gputopk::_grid_select: threads must be ", in_registers ? "a multiple of 32" : "a power of two",
+        " in [", least_threads, ", ", most_threads, "], or 0, but is ", threads);
+  check(in_registers || (blocks >= 0 && !thread_queues),
+        "gputopk::_grid_select: a warp a row, and a queue a thread, are for lists in registers");
+  check(blocks >= kWarpARow && blocks <= 8 * device.sm_count, "gputopk::_grid_select: blocks must be in [",
+        kWarpARow, ", ", 8 * device.sm_count, "], but is ", blocks);
+  check(blocks != kWarpARow || request.problem.cols <= INT32_MAX, "gputopk::_grid_select: a row of ",
+        request.problem.cols, " elements is too long for a warp, at most ", INT32_MAX);
+  check(!thread_queues || request.problem.dtype == DType::kFloat32,
+        "gputopk::_grid_select: thread_queues must be False but for float32");
+  cuda::grid_select::Study study;
+  using Form = cuda::grid_select::Study::Form;
+  study.form = in_registers ? Form::kRegisters : Form::kSharedList;
+  study.blocks = static_cast<int>(blocks);
+  study.threads = static_cast<int>(threads);
+  study.thread_queues = thread_queues;
+  return run_study(request, [&]() -> cuda::Config {
+    if (in_registers) return cuda::grid_select::Registers::plan(request.problem, device, study);
+    return cuda::grid_select::SharedList::plan(request.problem, device, study);
+  });
+}
+
+// One form of the plan's list, by its name, wherever it can run.
+std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, bool largest, bool sorted,
+                                      bool magnitude) {
+  Request request = canonicalise(self, {k, -1, largest, sorted, magnitude, std::nullopt, 0});
+  const cuda::Device device = device_of(self.get_device_index());
+  std::optional<cuda::Config> found;
+  cuda::visit_forms(request.problem, device, [&](const auto& config) {
+    if (name == config.kName) found = config;
+  });
+  check(found.has_value(), "gputopk::_form: no form ", name, " serves ", request.problem.rows, " rows of ",
+        request.problem.cols, " elements and k ", k);
+  return run_study(request, [&] { return *found; });
+}
+
+void read_floor(Tensor self, Tensor scratch) {
+  check(self.is_contiguous(), "gputopk::_read_floor: self must be contiguous");
+  const size_t scratch_bytes = static_cast<size_t>(scratch.numel()) * scratch.element_size();
+  check(scratch_bytes >= cuda::kReadFloorScratchBytes, "gputopk::_read_floor: scratch has ", scratch_bytes,
+        " bytes, and needs ", cuda::kReadFloorScratchBytes);
+  const int32_t device_index = self.get_device_index();
+  const CurrentDevice current(device_index);
+  const cuda::ErrorCode error =
+      cuda::read_floor(self.const_data_ptr(), static_cast<size_t>(self.numel()) * self.element_size(),
+                       scratch.mutable_data_ptr(), device_of(device_index), current_stream(device_index));
+  check(error == 0,
+        "gputopk::_read_floor: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
+}
+
+}  // namespace
+}  // namespace gputopk::binding
+
+STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
+  // AIR along the last dimension, with parts of it off or other numbers. Over many blocks a row, or one block
+  // of so many threads, or one cluster of so many blocks. Zero is the plan's choice.
+  m.def(
+      "_air(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int digit_bits=0, int blocks=0, "
+      "bool adaptive=True, bool early_stop=True, int threads=0, int cluster=0) -> (Tensor values, Tensor "
+      "indices)");
+  // The same for delegate: subranges of 2^alpha elements with beta delegates each. Zero is the plan's choice.
+  m.def(
+      "_delegate(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int alpha=0, int beta=0) -> "
+      "(Tensor values, Tensor indices)");
+  // Delegate on chip, with blocks of so many threads, so many an SM, and chunks of so many bytes.
+  m.def(
+      "_on_chip(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, ScalarType? index_dtype=None, "
+      "int threads=0, int blocks_per_sm=0, int chunk_bytes=0) -> (Tensor values, Tensor indices)");
+  // The same of GridSelect: so many blocks a row, or a warp a row where that is -1; form 1 keeps lists in
+  // registers, with a queue a thread as in WarpSelect if asked (float32), form 2 a list a block.
+  m.def(
+      "_grid_select(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int blocks=0, int "
+      "threads=0, "
+      "bool thread_queues=False, int form=0) -> (Tensor values, Tensor indices)");
+  // Any form of the plan's list, by the name that `_forms` gives it.
+  m.def(
+      "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
+      "-> "
+      "(Tensor values, Tensor indices)");
+  // Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
+  m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
+}
+
+STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
+  using namespace gputopk::binding;
+  m.impl("_air", TORCH_BOX(&air_study));
+  m.impl("_delegate", TORCH_BOX(&delegate_study));
+  m.impl("_on_chip", TORCH_BOX(&on_chip_study));
+  m.impl("_grid_select", TORCH_BOX(&grid_select_study));
+  m.impl("_form", TORCH_BOX(&form_study));
+  m.impl("_read_floor", TORCH_BOX(&read_floor));
+}

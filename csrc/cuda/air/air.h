@@ -1,0 +1,111 @@
+// AIR top-k: radix selection, digit by digit, from the highest. Any dtype, rows, cols and k.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/problem.h"
+#include "cuda/cost.h"
+#include "cuda/gpu.h"
+#include "cuda/stream.h"
+
+namespace gputopk::cuda::air {
+
+// Many blocks a row, a launch a pass.
+struct ManyBlocks {
+  static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.many_blocks";
+
+  int blocks_per_row;
+  int digit_bits;       // of every digit but the last
+  int64_t buffer;       // candidates a row that can be stored between passes
+  bool adaptive;        // store them only where that saves reading; off only for the paper's ablation
+  bool launches_ahead;  // a pass's blocks may start while the pass before ends
+  bool early_stop;      // stop when all candidates are winners; off only for the paper's ablation
+
+  static bool serves(const Problem&, const Device&) { return true; }
+  static ManyBlocks plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem& problem) const { return problem.k == 1; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// One block a row, which it keeps in registers: one launch, one read, and winners in order.
+struct ResidentRow {
+  static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.resident_row";
+
+  int threads;
+  int elements;  // a thread: 16 or 32
+  int groups;    // a thread, whose maxima the first digit is of: 1 or 4; 0: it is of all elements
+  int digit_bits;
+  int room;  // entries of the list, a power of two: k at least
+
+  static bool serves(const Problem& problem, const Device& device);
+  static ResidentRow plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// One block a row: one launch, and reads after the first mostly from cache.
+struct OneBlock {
+  static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.one_block";
+
+  int digit_bits;
+  int threads;
+  bool lists_row;      // rank the whole row: cols <= tuning::kAirBlockList
+  bool lists_winners;  // rank the winners too, so that they are in order: a small k
+
+  static bool serves(const Problem& problem, const Device& device);
+  static OneBlock plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return lists_row || lists_winners; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// One cluster of blocks a row: one launch, and blocks that exchange digits without leaving it.
+struct OneCluster {
+  static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.one_cluster";
+
+  int blocks;  // a row: a power of two
+  int threads;
+  int digit_bits;
+  int ranked;          // rank so many at most: up to tuning::kAirClusterMostRanked, k with ranks_winners
+  bool ranks_winners;  // rank the winners too, so that they are in order: a small k
+
+  static bool serves(const Problem& problem, const Device& device);
+  static OneCluster plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return ranks_winners; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+
+  // The most blocks of a cluster that the current device takes; 1 where it has no clusters.
+  static int most_blocks();
+};
+
+// Overrides of the plan's numbers for ablations and tuning studies; zero: the plan's choice.
+struct Study {
+  int threads = 0;  // set: one block of so many threads a row, or a cluster of such blocks
+  int cluster = 0;  // set: one cluster of so many blocks a row; blocks and below are then of no account
+  int digit_bits = 0;
+  int blocks = 0;
+  bool adaptive = true;
+  bool early_stop = true;
+};
+
+ManyBlocks plan_many_blocks(const Problem& problem, const Device& device, const Study& study);
+OneBlock plan_one_block(const Problem& problem, const Device& device, const Study& study);
+OneCluster plan_one_cluster(const Problem& problem, const Device& device, const Study& study);
+
+}  // namespace gputopk::cuda::air

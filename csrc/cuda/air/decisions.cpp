@@ -1,0 +1,190 @@
+// AIR's plan: which form serves a request, and with what numbers.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cuda/air/air.h"
+#include "cuda/air/numbers.h"
+#include "cuda/device/pass_numbers.h"
+#include "cuda/device/split.h"
+
+namespace gputopk::cuda::air {
+namespace {
+
+// Blocks of a row's cluster, a power of two: as many as can run at once with those of all rows, an SM each.
+int air_cluster_blocks(const Problem& problem, const Device& device) {
+  const bool long_rows = problem.cols >= tuning::kAirClusterLongCols;
+  const int most = std::min(device.cluster_blocks, problem.cols > tuning::kAirClusterLongCols ? 16 : 8);
+  const double reach = tuning::kAirClusterReach * device.sm_count;
+  // Long rows are worth two blocks an SM.
+  const int rows_of_two = long_rows ? device.sm_count : device.sm_count / 2;
+  int blocks = problem.rows <= rows_of_two ? std::min(2, most) : 1;
+  while (2 * blocks <= most && static_cast<double>(2 * blocks * problem.rows) <= reach) blocks *= 2;
+  return blocks;
+}
+
+}  // namespace
+
+ManyBlocks plan_many_blocks(const Problem& problem, const Device& device, const Study& study) {
+  ManyBlocks config{};
+  config.blocks_per_row = study.blocks > 0 ? std::max(study.blocks, least_blocks_of_passes(problem))
+                                           : blocks_of_passes(problem, device);
+  config.digit_bits = study.digit_bits > 0
+                          ? study.digit_bits
+                          : std::min(digit_bits_of_passes(problem.cols / config.blocks_per_row),
+                                     digit_bits_that_fit(problem, device));
+  config.buffer = study.adaptive ? buffer_of_passes(problem.cols) : problem.cols;
+  config.adaptive = study.adaptive;
+  config.launches_ahead = device.compute_capability >= 90;
+  config.early_stop = study.early_stop;
+  return config;
+}
+
+bool ResidentRow::serves(const Problem& problem, const Device&) {
+  const int elements =
+      dtype_bytes(problem.dtype) == 8 ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  return problem.cols <= int64_t{tuning::kAirResidentMaxThreads} * elements &&
+         problem.k <= tuning::kAirResidentMaxK;
+}
+
+ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
+  ResidentRow config{};
+  const bool short_row = problem.cols <= tuning::kAirResidentShortCols || dtype_bytes(problem.dtype) == 8;
+  config.elements = short_row ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  const int64_t warps = divide_up(problem.cols, 32 * config.elements);
+  config.threads = std::max(static_cast<int>(32 * warps), tuning::kAirResidentMinThreads);
+  for (int groups : {1, 4}) {
+    const int64_t all = int64_t{config.threads} * groups;
+    if (all >= tuning::kAirResidentGroupsPerK * problem.k &&
+        problem.cols >= tuning::kAirResidentColsPerGroup * all) {
+      config.groups = groups;
+      break;
+    }
+  }
+  config.digit_bits = config.groups > 0 ? tuning::kAirResidentGroupDigitBits : tuning::kAirResidentDigitBits;
+  // Maxima let in about half as many again, bins of all elements next to none.
+  const int64_t wanted = config.groups > 0 ? problem.k + problem.k / 2 + 16 : problem.k;
+  config.room = tuning::kAirResidentMinRoom;
+  while (config.room < wanted) config.room *= 2;
+  return config;
+}
+
+OneBlock plan_one_block(const Problem& problem, const Device& device, const Study& study) {
+  const bool few_rows = problem.rows <= device.sm_count;
+  int per_thread = few_rows ? tuning::kAirBlockFewRowsElementsPerThread : tuning::kAirBlockElementsPerThread;
+  if (few_rows && problem.cols <= tuning::kAirBlockList) per_thread = 1;
+  OneBlock config{};
+  config.threads = tuning::kAirBlockMinThreads;
+  while (config.threads < tuning::kAirBlockMaxThreads && config.threads * per_thread < problem.cols) {
+    config.threads *= 2;
+  }
+  if (study.threads > 0) config.threads = study.threads;
+  // A thread scans 32 bins at most.
+  const int most_bits = bit_width(static_cast<uint64_t>(config.threads) * 32 - 1);
+  const bool short_rows = problem.cols <= tuning::kAirBlockShortCols;
+  config.digit_bits =
+      std::min(most_bits, short_rows ? tuning::kAirBlockShortDigitBits : tuning::kAirBlockDigitBits);
+  if (study.digit_bits > 0) config.digit_bits = study.digit_bits;
+  config.lists_row = few_rows && problem.cols <= tuning::kAirBlockList;
+  config.lists_winners = problem.sorted && problem.k <= (few_rows ? tuning::kAirBlockRankedWinnersFewRows
+                                                                  : tuning::kAirBlockRankedWinners);
+  return config;
+}
+
+OneCluster plan_one_cluster(const Problem& problem, const Device& device, const Study& study) {
+  OneCluster config{};
+  config.blocks = study.cluster > 0 ? study.cluster : air_cluster_blocks(problem, device);
+  const int64_t blocks = problem.rows * config.blocks;
+  const bool long_part = problem.cols / config.blocks >= tuning::kAirClusterLongPart;
+  config.threads =
+      long_part && blocks <= device.sm_count ? tuning::kAirClusterMaxThreads : tuning::kAirClusterThreads;
+  // Where clusters of two leave SMs idle, and rows are long enough, four times as many smaller blocks do not.
+  const bool leaves_sms = static_cast<double>(blocks) < device.sm_count * tuning::kAirClusterFewSms;
+  if (study.cluster == 0 && config.blocks == 2 && leaves_sms && problem.cols >= tuning::kAirClusterLongCols &&
+      device.cluster_blocks >= 8) {
+    config.blocks = 8;
+    config.threads = tuning::kAirClusterThreads / 2;
+  }
+  if (study.threads > 0) config.threads = study.threads;
+  config.digit_bits = study.digit_bits > 0 ? study.digit_bits : tuning::kAirClusterDigitBits;
+  const double comparisons = static_cast<double>(tuning::kAirClusterComparisons) * config.blocks;
+  const int64_t most = std::min(tuning::kAirClusterMostRanked, static_cast<int>(std::sqrt(comparisons)));
+  config.ranks_winners = problem.k <= (problem.sorted ? most / 2 : tuning::kAirClusterRankedUnsorted);
+  config.ranked =
+      static_cast<int>(std::min(most, tuning::kAirClusterRanked + (config.ranks_winners ? problem.k : 0)));
+  return config;
+}
+
+ManyBlocks ManyBlocks::plan(const Problem& problem, const Device& device) {
+  return plan_many_blocks(problem, device, {});
+}
+
+OneBlock OneBlock::plan(const Problem& problem, const Device& device) {
+  return plan_one_block(problem, device, {});
+}
+
+OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
+  return plan_one_cluster(problem, device, {});
+}
+
+bool OneBlock::serves(const Problem& problem, const Device&) {
+  return problem.cols <= tuning::kAirBlockMaxCols;
+}
+
+bool OneCluster::serves(const Problem& problem, const Device& device) {
+  return problem.cols >= tuning::kAirClusterMinCols && problem.cols <= tuning::kAirClusterMaxCols &&
+         air_cluster_blocks(problem, device) > 1;
+}
+
+void ManyBlocks::describe(const Problem& problem, char* text, size_t text_bytes) const {
+  const int bits = 8 * dtype_bytes(problem.dtype) + bit_width(static_cast<uint64_t>(problem.cols - 1));
+  std::snprintf(text, text_bytes, "air: %d blocks a row, %d passes of %d-bit digits, buffer of %lld",
+                blocks_per_row, static_cast<int>(divide_up(bits, digit_bits)), digit_bits,
+                static_cast<long long>(buffer));
+}
+
+void ResidentRow::describe(const Problem&, char* text, size_t text_bytes) const {
+  const char* const of = groups == 0   ? "all elements"
+                         : groups == 1 ? "a maximum a thread"
+                                       : "4 maxima a thread";
+  std::snprintf(text, text_bytes,
+                "air: a row in the registers of one block, %d threads, %d elements a thread, %d-bit digits, "
+                "first of %s, "
+                "lists of %d",
+                threads, elements, digit_bits, of, room);
+}
+
+void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "air: one block a row, %d threads, %d-bit digits%s", threads, digit_bits,
+                lists_row       ? ", rows ranked whole"
+                : lists_winners ? ", winners ranked"
+                                : "");
+}
+
+void OneCluster::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "air: one cluster of %d blocks a row, %d threads, %d-bit digits%s", blocks,
+                threads, digit_bits, ranks_winners ? ", winners ranked" : "");
+}
+
+Work ManyBlocks::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm,
+                 /*reads=*/2);
+}
+
+Work OneBlock::work(const Problem& problem, const Device& device) const {
+  const int per_sm = std::max(1, tuning::kAirBlockResident * tuning::kAirBlockMaxThreads / threads);
+  return work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/lists_row ? 1 : 3);
+}
+
+Work OneCluster::work(const Problem& problem, const Device& device) const {
+  const int per_sm = tuning::kAirClusterMaxThreads / threads;
+  return work_of(problem, device, problem.rows * blocks, threads, per_sm, /*reads=*/3);
+}
+
+Work ResidentRow::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows, threads, std::max(1, 1024 / threads), /*reads=*/1);
+}
+
+}  // namespace gputopk::cuda::air

@@ -1,0 +1,93 @@
+// Numbers of AIR. Each with its reason, measured on one NVIDIA H200.
+#pragma once
+
+#include <cstdint>
+
+namespace gputopk::cuda::tuning {
+
+// ---- One block a row ----
+
+// One block takes a row of up to so many elements: beyond, even rows by the thousand are better off with
+// many.
+inline constexpr int64_t kAirBlockMaxCols = 1 << 19;
+// A block has a thread for so many elements, between the two bounds. Where rows are many, blocks are small
+// and several share an SM, so that one reads while another counts; where they are few, each block is all that
+// its SM has to do.
+inline constexpr int kAirBlockElementsPerThread = 48;
+inline constexpr int kAirBlockFewRowsElementsPerThread = 8;
+inline constexpr int kAirBlockMinThreads = 64;
+inline constexpr int kAirBlockMaxThreads = 512;
+inline constexpr int kAirBlockResident = 3;  // an SM: 40 registers a thread
+// Width of the digits: the first should leave few candidates, but clearing and scanning its bins is most of
+// the work of a short row.
+inline constexpr int kAirBlockDigitBits = 12;
+inline constexpr int kAirBlockShortDigitBits = 9;
+inline constexpr int kAirBlockShortCols = 2048;
+// Candidates that are ranked against each other instead of by more digits: half a microsecond of comparisons,
+// where a digit takes more.
+inline constexpr int kAirBlockRanked = 128;
+// Winners that are ranked with them, which puts them in order: all that have room where a block has an SM to
+// itself, else as many as cost less than a launch.
+inline constexpr int kAirBlockRankedWinners = 32;
+inline constexpr int kAirBlockRankedWinnersFewRows = 128;
+// Where rows are few, rows of so many elements are ranked whole: one read, and no digit.
+inline constexpr int kAirBlockList = 256;
+static_assert(kAirBlockList >= kAirBlockRanked + kAirBlockRankedWinnersFewRows);
+
+// ---- A row in a block's registers ----
+
+// Elements a thread: the fewer, the more warps a row has to wait for; the more, the less they share. 64
+// registers a thread hold 32 of 4 bytes, and 16 of 8.
+inline constexpr int kAirResidentElements = 32;
+inline constexpr int kAirResidentShortElements = 16;
+inline constexpr int64_t kAirResidentShortCols = 1024;
+inline constexpr int kAirResidentMinThreads = 64;
+inline constexpr int kAirResidentMaxThreads = 512;
+inline constexpr int kAirResidentBlocks = 2;  // of the most threads an SM
+// Winners beyond these are better ordered by a step of their own.
+inline constexpr int64_t kAirResidentMaxK = 4096;
+// Groups bound a row well where they are so many times k, and are worth it where their maxima are few beside
+// the elements.
+inline constexpr int kAirResidentGroupsPerK = 2;
+inline constexpr int64_t kAirResidentColsPerGroup = 4;
+// Bins, which one warp searches: those of maxima need only tell a few hundred apart.
+inline constexpr int kAirResidentGroupDigitBits = 8;
+inline constexpr int kAirResidentDigitBits = 10;
+// Elements that are listed one by one, where no lane of a warp has more: else all are looked at again.
+inline constexpr int kAirResidentFewALane = 4;
+inline constexpr int kAirResidentMinRoom = 64;
+
+// ---- One cluster a row ----
+
+// 64 registers a thread: one block of 1024 threads an SM, or two of 512. The larger for parts that keep them
+// busy, the smaller for parts whose barriers are most of the time.
+inline constexpr int kAirClusterMaxThreads = 1024;
+inline constexpr int kAirClusterThreads = 512;
+inline constexpr int64_t kAirClusterLongPart = 1 << 16;
+// 16 need the device's leave, and pay for rows of more than so many elements.
+inline constexpr int kAirClusterMostBlocks = 16;
+inline constexpr int64_t kAirClusterLongCols = 1 << 16;
+// A cluster lies within one part of the GPU, so that clusters of four and more reach this share of its SMs
+// when every block has one; and clusters of two leave too many idle where they use less than that.
+inline constexpr double kAirClusterReach = 0.91;
+inline constexpr double kAirClusterFewSms = 0.76;
+// A first digit of 12 bits leaves few hundred candidates of most rows.
+inline constexpr int kAirClusterDigitBits = 12;
+inline constexpr int kAirClusterMaxDigitBits = 13;
+// Candidates that a block can list: 4096 of 4-byte dtypes.
+inline constexpr int kAirClusterListBytes = 32 * 1024;
+// Candidates that are ranked against each other by all blocks instead of by more digits, which more of them
+// would not pay for.
+inline constexpr int kAirClusterRanked = 512;
+// Winners that are ranked with them, which puts them in order: half of as many entries as take so many
+// comparisons a block, 2 us, less than a launch to order them; where no order is asked for, as many as cost
+// less than reserving places.
+inline constexpr int64_t kAirClusterComparisons = 128 * 1024;
+inline constexpr int kAirClusterMostRanked = 1024;
+inline constexpr int kAirClusterRankedUnsorted = 64;
+// A cluster takes rows of so many elements: shorter ones leave its blocks with nothing, longer ones want more
+// SMs.
+inline constexpr int64_t kAirClusterMinCols = 1 << 12;
+inline constexpr int64_t kAirClusterMaxCols = 1 << 20;
+
+}  // namespace gputopk::cuda::tuning

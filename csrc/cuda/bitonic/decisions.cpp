@@ -1,0 +1,94 @@
+// Bitonic top-k's plan: which form serves a request, and with what numbers.
+
+#include <algorithm>
+#include <cstdio>
+
+#include "cuda/bitonic/bitonic.h"
+#include "cuda/bitonic/numbers.h"
+
+namespace gputopk::cuda::bitonic {
+namespace {
+
+struct Shape {
+  int lanes, elements;
+};
+// From the one that shares a warp's work among most rows.
+constexpr Shape kShapes[] = {{8, 8}, {8, 16}, {16, 16}, {32, 16}, {32, 32}};
+
+// The first shape that has room for a row and for lists of k; no lanes: there is none.
+Shape shape_of(const Problem& problem) {
+  for (const Shape& shape : kShapes) {
+    const bool whole_vectors = shape.elements * dtype_bytes(problem.dtype) >= 16;
+    if (whole_vectors && problem.cols <= shape.lanes * shape.elements &&
+        problem.k <= shape.lanes * tuning::kOneWarpMostKPerLane) {
+      return shape;
+    }
+  }
+  return {0, 0};
+}
+
+}  // namespace
+
+const char* unsupported_reason(const Problem& problem) {
+  static_assert(kMaxK == 256, "the text says so");
+  return problem.k <= kMaxK ? nullptr : "k is larger than 256, the most that its networks keep";
+}
+
+bool OneThread::serves(const Problem& problem, const Device&) {
+  return problem.k <= kOneThreadMaxK &&
+         problem.cols <= tuning::one_thread_elements(dtype_bytes(problem.dtype));
+}
+
+OneThread OneThread::plan(const Problem& problem, const Device&) {
+  return {problem.cols <= 16 ? 16 : problem.cols <= 32 ? 32 : 64};
+}
+
+void OneThread::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "bitonic: one thread a row, of up to %d elements", elements);
+}
+
+Work OneThread::work(const Problem& problem, const Device& device) const {
+  const int threads = tuning::kOneThreadThreads;
+  const int64_t blocks = (problem.rows + threads - 1) / threads;
+  return work_of(problem, device, blocks, threads, tuning::one_thread_blocks(elements), /*reads=*/1);
+}
+
+bool OneWarp::serves(const Problem& problem, const Device&) { return shape_of(problem).lanes > 0; }
+
+OneWarp OneWarp::plan(const Problem& problem, const Device&) {
+  const Shape shape = shape_of(problem);
+  OneWarp config{shape.lanes, shape.elements, 1};
+  while (config.maxima < 4 && config.maxima * config.lanes < 2 * problem.k) config.maxima *= 2;
+  return config;
+}
+
+void OneWarp::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "bitonic: %d lanes a row, %d elements and %d maxima a lane", lanes,
+                elements, maxima);
+}
+
+Work OneWarp::work(const Problem& problem, const Device& device) const {
+  constexpr int kWarpsPerSm = 32;
+  return work_of(problem, device, problem.rows, lanes, kWarpsPerSm * 32 / lanes, /*reads=*/1);
+}
+
+ManyBlocks ManyBlocks::plan(const Problem& problem, const Device& device) {
+  ManyBlocks config{};
+  config.items = problem.k <= 32 ? 1 : problem.k <= 128 ? 4 : 8;
+  const int64_t rows = std::max<int64_t>(problem.rows, 1);
+  const int64_t wanted = int64_t{device.sm_count} * tuning::kManyBlocksPerSm / rows;
+  const int64_t useful = problem.cols / (tuning::kManyBlocksElementsPerLane * tuning::kManyBlocksThreads);
+  config.blocks_per_row = static_cast<int>(std::max<int64_t>(1, std::min(wanted, useful)));
+  return config;
+}
+
+void ManyBlocks::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "bitonic: %d blocks a row, runs of %d", blocks_per_row, 32 * items);
+}
+
+Work ManyBlocks::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kManyBlocksThreads,
+                 tuning::kManyBlocksPerSm, /*reads=*/1);
+}
+
+}  // namespace gputopk::cuda::bitonic

@@ -1,0 +1,251 @@
+// Delegate's plan: which form serves a request, and with what numbers.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <numeric>
+
+#include "cuda/delegate/delegate.h"
+#include "cuda/delegate/numbers.h"
+#include "cuda/device/index_width.h"
+#include "cuda/device/pass_numbers.h"
+#include "cuda/device/split.h"
+
+namespace gputopk::cuda::delegate {
+namespace {
+
+// The paper's rule 4: alpha = (log2(cols) - log2(k) + const) / 2.
+int delegate_alpha(const Problem& problem, int beta) {
+  const double ratio = static_cast<double>(problem.cols) / static_cast<double>(problem.k);
+  const double alpha =
+      (std::log2(ratio) + (beta == 2 ? tuning::kDelegateConst2 : tuning::kDelegateConst1)) / 2;
+  const AlphaRange range = alphas(problem, beta);
+  return std::clamp(static_cast<int>(std::lround(alpha)), range.least, range.most);
+}
+
+// Passes of a selection from so many stored candidates.
+int likely_delegate_passes(const Problem& problem, double candidates) {
+  const bool wide = dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
+  if (candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes) return 0;
+  return candidates <= tuning::kDelegateOnePassCandidates ? 1 : 2;
+}
+
+}  // namespace
+
+AlphaRange alphas(const Problem& problem, int beta) {
+  const int per_vector = bit_width(static_cast<uint64_t>(16 / dtype_bytes(problem.dtype))) - 1;
+  AlphaRange range{per_vector + tuning::kDelegateMinVectorsLog2,
+                   per_vector + tuning::kDelegateMaxVectorsLog2};
+  // Positions of delegates are 32-bit indices.
+  while (range.least < 62 && (problem.cols >> range.least) * beta >= int64_t{1} << 30) ++range.least;
+  // There must be k delegates; the last subrange may have none.
+  while (range.most > 0 && ((problem.cols >> range.most) - 1) * beta < problem.k) --range.most;
+  return range;
+}
+
+const char* unsupported_reason(const Problem& problem) {
+  if (problem.k == 0) return nullptr;
+  const AlphaRange range = alphas(problem, /*beta=*/1);
+  if (range.least <= range.most) return nullptr;
+  return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
+         "subranges";
+}
+
+FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const Study& study) {
+  FromMaxima config{};
+  config.beta = study.beta > 0 ? study.beta : 1;
+  config.alpha = study.alpha > 0 ? study.alpha : delegate_alpha(problem, config.beta);
+  config.blocks_per_row = blocks_of_passes(problem, device);
+
+  Problem positions = problem;  // the first selection's
+  positions.cols = divide_up(problem.cols, int64_t{1} << config.alpha) * config.beta;
+  config.first_digit_bits = std::min(tuning::kDelegateDigitBits, digit_bits_that_fit(positions, device));
+  config.first_blocks_per_row = blocks_of_passes(positions, device);
+  config.first_buffer = buffer_of_passes(positions.cols);
+
+  // At most k subranges are read again, whole; with two delegates each, half of them whole and of the others
+  // what one lane read. And the ragged ends.
+  config.second_digit_bits = std::min(tuning::kDelegateDigitBits, digit_bits_that_fit(problem, device));
+  const int64_t most = (problem.k << config.alpha) / config.beta + problem.k * 32 + 64;
+  config.second_buffer =
+      std::min({most, problem.cols, std::max(problem.cols / tuning::kDelegateMinBufferShare, 2 * problem.k)});
+  config.likely_passes = likely_delegate_passes(problem, 2.0 * static_cast<double>(problem.k));
+  config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
+FromSample FromSample::plan(const Problem& problem, const Device& device) {
+  const int element_bytes = dtype_bytes(problem.dtype);
+  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  FromSample config{};
+
+  // The sample: as large as it takes to have few candidates, but a share of the row at most. Of the k best,
+  // `winners` are in it, give or take a few times the square root of that.
+  const double per_block = tuning::kPassThreads * tuning::kSampleLines * (16.0 / element_bytes);
+  const double most_blocks =
+      std::clamp(cols / tuning::kSampleShare / per_block, 1.0,
+                 std::max(1.0, double{tuning::kSampleMostBlocks} / static_cast<double>(problem.rows)));
+  double rank = 0, candidates = 0;
+  int blocks = tuning::kSampleMinBlocks;
+  for (;; blocks *= 2) {
+    blocks = std::min(blocks, static_cast<int>(most_blocks));
+    const double winners = blocks * per_block * k / cols;
+    rank = winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank;
+    candidates = rank * cols / (blocks * per_block);
+    const bool enough = candidates <= std::max(tuning::kSampleFewCandidates, tuning::kSampleFewTimesK * k);
+    if (enough || 2 * blocks > most_blocks) break;
+  }
+  config.sample_blocks_per_row = blocks;
+  const int threads = blocks * tuning::kPassThreads;
+  int group = 1;
+  while (threads / group > tuning::kSampleMostDelegates) group *= 2;
+  config.delegates = threads / group;
+  config.rank = static_cast<int>(std::min(rank, static_cast<double>(config.delegates)));
+
+  config.blocks_per_row = blocks_of_passes(problem, device);
+  config.digit_bits = std::min(tuning::kDelegateDigitBits, digit_bits_that_fit(problem, device));
+  config.likely_passes = likely_delegate_passes(problem, candidates);
+  // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
+  // all that lie between a line, or its part of it, and the next one.
+  const double parts = double{tuning::kSampleLines} * threads / std::min(group, tuning::kSampleLineVectors);
+  const double of_neighbours = config.rank * cols / parts;
+  const double room = std::min(
+      std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
+      std::min(tuning::kSampleMostNeighbours * of_neighbours, cols / tuning::kSampleMostBufferShare));
+  config.buffer = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
+  config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
+bool FromSample::serves(const Problem& problem, const Device& device) {
+  if (problem.cols < tuning::kSampleMinCols || problem.k > problem.cols / tuning::kSampleMinColsPerK)
+    return false;
+  // A bound near the least delegate would say little.
+  const FromSample config = plan(problem, device);
+  return config.rank <= config.delegates * tuning::kSampleMostRank;
+}
+
+bool OnChip::serves(const Problem& problem, const Device& device) {
+  // Bulk copies come with clusters.
+  if (device.compute_capability < 90 || device.cluster_blocks == 1) return false;
+  const bool wide = dtype_bytes(problem.dtype) == 8;
+  return problem.k > 0 && problem.rows >= tuning::kOnChipMinRows && problem.cols >= tuning::kOnChipMinCols &&
+         problem.cols <= tuning::kOnChipMaxRowBytes / dtype_bytes(problem.dtype) &&
+         problem.k <= (wide ? tuning::kOnChipMostKWide : tuning::kOnChipMostK) &&
+         problem.k <= problem.cols / tuning::kOnChipMinColsPerK;
+}
+
+OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& study) {
+  const int bytes = dtype_bytes(problem.dtype), k = static_cast<int>(problem.k);
+  const int key_bytes = std::max(bytes, 4);
+  const int most_groups = bytes == 8 ? 4 : 8;
+  const int64_t vectors = problem.cols / (16 / bytes);
+  OnChip config{};
+  config.digit_bits = tuning::kOnChipDigitBits;
+  config.slack = k / tuning::kOnChipSlackShare;
+
+  // All but the ring: the same for any number of chunks but for the room of the list.
+  const auto fill_in = [&](int threads, bool streamed) {
+    config.threads = threads;
+    config.groups = 1;
+    while (config.groups < most_groups && config.groups * threads < tuning::kOnChipDelegatesPerK * k) {
+      config.groups *= 2;
+    }
+    config.delegate_digit_bits = std::clamp(bit_width(static_cast<uint64_t>(config.groups * threads)) - 1, 8,
+                                            tuning::kOnChipDigitBits);
+    const bool much = streamed && k <= tuning::kOnChipMuchRoomMostK;
+    const double times = much ? tuning::kOnChipRoomStreamed : tuning::kOnChipRoomResident;
+    config.capacity =
+        static_cast<int>(divide_up(static_cast<int64_t>(times * k) + tuning::kOnChipMoreRoom, 16)) * 16;
+    int power = 1;
+    while (power < k) power *= 2;
+    config.places = std::max(config.capacity, power);
+    config.spare_bytes = std::max(config.groups * threads * key_bytes, 2 * 2 * config.places);
+    return (4 << config.digit_bits) + config.capacity * (key_bytes + 4 + bytes) + config.spare_bytes +
+           tuning::kOnChipStaticBytes;
+  };
+  const auto ring_bytes = [&](int blocks_per_sm, int threads, bool streamed) {
+    return (device.shared_bytes_per_block + 1024) / blocks_per_sm - 1024 - fill_in(threads, streamed);
+  };
+
+  const int64_t row_bytes = vectors * 16;
+  const bool few_rows = problem.rows <= device.sm_count;
+  int blocks_per_sm = study.blocks_per_sm > 0 ? study.blocks_per_sm : few_rows ? 1 : 2;
+  const auto threads_of_block = [&] {
+    int threads = blocks_per_sm == 1 ? tuning::kOnChipMostThreads : tuning::kOnChipThreads;
+    if (study.threads > 0) threads = study.threads;
+    while (threads * most_groups < tuning::kOnChipLeastDelegatesPerK * k) threads *= 2;
+    return threads;
+  };
+  if (ring_bytes(blocks_per_sm, threads_of_block(), /*streamed=*/true) < tuning::kOnChipLeastRingBytes) {
+    blocks_per_sm = 1;
+  }
+  const int threads = threads_of_block();
+
+  // Whole rows are chunks where two fit, or one if there is no other; else a row is cut.
+  const int tile = threads * 16 * tuning::kOnChipLaneVectors;  // bytes: one for each warp
+  int64_t ring = ring_bytes(blocks_per_sm, threads, /*streamed=*/false);
+  int64_t chunk = study.chunk_bytes > 0 ? study.chunk_bytes : row_bytes;
+  if (chunk >= row_bytes && (few_rows ? 1 : 2) * row_bytes > ring) chunk = tuning::kOnChipChunkBytes;
+  chunk = std::min(divide_up(chunk, tile) * tile, row_bytes);
+  config.chunks = static_cast<int>(divide_up(row_bytes, chunk));
+  if (config.chunks > ring / chunk) {  // the row passes through
+    ring = ring_bytes(blocks_per_sm, threads, /*streamed=*/true);
+    while (chunk > 1024 && ring / chunk < tuning::kOnChipLeastStages)
+      chunk = divide_up(chunk / 2, 1024) * 1024;
+    config.chunks = static_cast<int>(divide_up(row_bytes, chunk));
+  }
+  config.chunk_vectors = static_cast<int>(chunk / 16);
+  const int others = std::max(1, config.chunks - 1);
+  config.stride = static_cast<int>(0.618 * others);
+  while (std::gcd(config.stride, others) != 1) ++config.stride;
+  config.stages = static_cast<int>(std::min<int64_t>(ring / chunk, tuning::kOnChipMostStages));
+  const bool resident = config.chunks <= config.stages;
+  config.window = resident ? config.chunks : std::max(1, config.stages - 1);
+  config.prune_at = k + (config.capacity - k) / 2;
+  // The ends of a row have fewer elements than two vectors.
+  config.part_vectors = (config.capacity - k - 2 * 16) / (16 / bytes) / 64 * 64;
+  config.blocks = static_cast<int>(std::min<int64_t>(problem.rows, int64_t{device.sm_count} * blocks_per_sm));
+  return config;
+}
+
+void OnChip::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(
+      text, text_bytes,
+      "delegate: on chip, %d blocks of %d threads, rows in %d chunks of %d bytes, ring of %d, window of "
+      "%d, %d delegates, room for %d candidates",
+      blocks, threads, chunks, 16 * chunk_vectors, stages, window, groups * threads, capacity);
+}
+
+void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes,
+                "delegate: subranges of 2^%d, beta %d, %d blocks a row, room for %lld candidates", alpha,
+                beta, blocks_per_row, static_cast<long long>(second_buffer));
+}
+
+void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes,
+                "delegate: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
+                "candidates",
+                rank, delegates, blocks_per_row, static_cast<long long>(buffer));
+}
+
+Work FromMaxima::work(const Problem& problem, const Device& device) const {
+  // Every subrange that may hold a winner is read again.
+  const double again = static_cast<double>(problem.k << alpha) / static_cast<double>(problem.cols);
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm, 1 + std::min(1.0, again));
+}
+
+Work FromSample::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm,
+                 /*reads=*/1);
+}
+
+Work OnChip::work(const Problem& problem, const Device& device) const {
+  const int per_sm = static_cast<int>(divide_up(blocks, device.sm_count));
+  return work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/1);
+}
+
+}  // namespace gputopk::cuda::delegate

@@ -1,0 +1,280 @@
+// Delegate top-k with a bound from a sample, so that one read of a long row stores its candidates.
+//
+// Dr. Top-k (from_maxima.cu) knows its bound, the k-th best delegate, only when it has read the row, and
+// reads the subranges that reach it again. Here the delegates are those of a sample:
+//   1. Lines of 128 bytes, one at random in each of as many strata of the row, are read. Of every group of
+//      lanes the best element is a delegate. The row's last block finds the delegate of a certain rank, the
+//      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
+//   2. The row is read, and the elements that reach the bound are stored, and counted by a first digit of
+//      their own range.
+//   3. Few candidates are selected from by the row's last block, many by radix passes.
+// The bound is an extended key (key, reversed index), and no two elements share one: how many reach it is a
+// matter of ranks, not of values. Shuffled rows, crowded or not, store little more than k. In sorted and
+// equal rows the elements of a line are neighbours in rank and count for one, so that some times as many are
+// stored. A bound that fewer than k elements reach, or more than can be stored, is found out by counting:
+// step 3 then is AIR's, from the row. So the result is exact for every row, and what takes more than one read
+// is rare: a sample that was unlucky (numbers.h), or rows that were made to mislead it, whose places are
+// fixed.
+//
+// Nothing is read by the host; the launches depend on sizes alone. It loses to AIR where a row's read is no
+// longer than the launches, and where k is a good part of cols.
+
+#include "cuda/delegate/delegate.h"
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/key_order.h"
+#include "cuda/delegate/numbers.h"
+#include "cuda/device/last_block.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/numbers.h"
+#include "cuda/device/pattern_filter.cuh"
+#include "cuda/device/radix_passes.cuh"
+#include "cuda/device/row_reader.cuh"
+#include "cuda/device/shared_memory.cuh"
+#include "cuda/device/stored_candidates.cuh"
+#include "cuda/workspace.h"
+
+namespace gputopk::cuda::delegate {
+namespace {
+
+using tuning::kPassThreads;
+constexpr int kLineVectors = tuning::kSampleLineVectors;  // an octet of lanes reads them
+constexpr int kOctets = 32 / kLineVectors;                // of a warp
+constexpr int kLines = tuning::kSampleLines;              // in flight a lane, a vector of each
+
+template <class Bits, class Index>
+struct Sample {
+  int blocks_per_row;
+  int group;
+  int rank;
+  int delegates;                                           // a row
+  uint64_t stratum;                                        // lines of which one is read, times 2^16
+  ExtendedKey<typename KeyWord<Bits>::type, Index>* list;  // rows x delegates
+};
+
+__device__ inline uint32_t scrambled(uint32_t x) {
+  x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
+  x = (x ^ (x >> 13)) * 0xC2B2AE35u;
+  return x ^ (x >> 16);
+}
+
+// Step 1.
+template <class Order, class Index>
+__global__ void __launch_bounds__(kPassThreads)
+    take_sample(RadixPasses<typename Order::Bits, Index> params, Sample<typename Order::Bits, Index> sample,
+                Order order) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  unsigned char* const dynamic = dynamic_shared();
+  __shared__ ListSelectionScratch<Word> scratch;
+
+  let_next_kernel_start();
+  const int64_t row = blockIdx.x / sample.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % sample.blocks_per_row);
+  const Bits* const input = params.input + row * params.row_stride;
+  const RowShape<Bits> shape(input, params.cols);
+  const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
+  const Index last_index = static_cast<Index>(params.cols - 1);
+
+  // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates. A
+  // stratum has sample.stratum / 2^16 lines; multiplied out, as divisions would take longer than the loads.
+  const uint32_t octets = static_cast<uint32_t>(sample.blocks_per_row) * (kPassThreads / kLineVectors);
+  const uint32_t octet =
+      static_cast<uint32_t>(part) * (kPassThreads / kLineVectors) + threadIdx.x / kLineVectors;
+  int64_t at[kLines];
+  Vector<Bits> loaded[kLines];
+#pragma unroll
+  for (int v = 0; v < kLines; ++v) {
+    const uint32_t stratum = (v * kOctets + octet % kOctets) * (octets / kOctets) + octet / kOctets;
+    const int64_t first = static_cast<int64_t>(stratum * sample.stratum >> 16);
+    const int64_t next = static_cast<int64_t>((stratum + 1) * sample.stratum >> 16);
+    const int64_t line = first + __umulhi(scrambled(stratum), static_cast<uint32_t>(next - first));
+    at[v] = line * kLineVectors + threadIdx.x % kLineVectors;
+    loaded[v] = load_vector<Reading::kAgain>(reinterpret_cast<const Bits*>(vectors + at[v]));
+  }
+  Extended best{0, 0};
+#pragma unroll
+  for (int v = 0; v < kLines; ++v) {
+#pragma unroll
+    for (int i = 0; i < kPerVector<Bits>; ++i) {
+      const Word key = order(loaded[v][i]);
+      if (key > best.key || (v == 0 && i == 0)) {  // of equal ones, the first
+        const int64_t index = shape.head + at[v] * kPerVector<Bits> + i;
+        best = {key, static_cast<Index>(last_index - static_cast<Index>(index))};
+      }
+    }
+  }
+  for (int step = 1; step < sample.group; step *= 2) {
+    const Extended other{__shfl_xor_sync(~0u, best.key, step), __shfl_xor_sync(~0u, best.reversed, step)};
+    if (best < other) best = other;
+  }
+  Extended* const list = sample.list + row * sample.delegates;
+  const int thread = part * kPassThreads + static_cast<int>(threadIdx.x);
+  if (thread % sample.group == 0) list[thread / sample.group] = best;
+
+  wait_for_kernel_before();  // the row's state is zero
+  auto& state = params.states[row];
+  if (!is_last_block(&state.arrived, sample.blocks_per_row)) return;
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
+  Extended* const local = reinterpret_cast<Extended*>(dynamic + sizeof(uint32_t) * kListBins);
+  find_key_range</*kInFlight=*/8>(sample.delegates, scratch, [&](int i) {
+    local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
+    return local[i].key;
+  });
+  // A rank near the one asked for will do.
+  const Extended bound =
+      bound_in_list<Word, Index>(sample.delegates, static_cast<uint64_t>(sample.rank),
+                                 /*slack=*/static_cast<uint64_t>(sample.rank / 4), params.index_bits,
+                                 kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
+  if (threadIdx.x == 0) {
+    state.bound = bound;
+    state.greatest = scratch.range.greatest;
+  }
+}
+
+// Step 2, and the last block's part of step 3.
+template <class Order, class Index>
+__global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
+    store_candidates(RadixPasses<typename Order::Bits, Index> params, Order order) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  using Store = CandidateStore<Bits, Index>;
+  constexpr int kStaged = kStagedCandidates<Bits, Index>;
+  unsigned char* const dynamic = dynamic_shared();
+  __shared__ CandidateRange<Word, Index> range;
+
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  auto& state = params.states[row];
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
+  unsigned char* const stages = dynamic + kCountBytes<Index>;
+  Store store(stages + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
+              BoundedBuffer<Bits, Index>{params.buffer(0, row), params.buffer_capacity[0]}, &state.buffered);
+  clear_histogram(histogram, (1 << tuning::kStoredCountBits) + 1);
+  const Bits* const input = params.input + row * params.row_stride;
+  // The memory is idle while the bound is found.
+  prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
+  follow_kernel_before();
+  const Extended bound = state.bound;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  if (threadIdx.x == 0) {
+    range = range.of(params, bound, static_cast<Word>(state.greatest), tuning::kSampleSpareBits);
+  }
+  __syncthreads();  // the range is known, and no bin is yet to be cleared
+  const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
+
+  // Behind the bound's own index, elements of its key do not reach it.
+  BoundFilter<Order> filter(order);
+  visit_tiles<Reading::kOnce, BlockTeam, /*kEnds=*/true>(
+      input, params.cols, part, params.blocks_per_row, AllTiles{},
+      [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
+      [&](Bits bits, int64_t index, bool chosen) {
+        const Extended x{order(bits), static_cast<Index>(last_index - static_cast<Index>(index))};
+        const bool reaches = chosen && !(x < bound);
+        if (reaches) atomicAdd(histogram + range.bin(x), 1u);
+        store.push(reaches, bits, static_cast<Index>(index));
+      },
+      [&](int64_t first) { filter.raise(bound.key, first > bound_index); });
+  finish_store(params, row, store, histogram, range.bins());
+  if (is_last_block(&state.arrived, params.blocks_per_row)) {
+    select_stored(params, order, row, range, dynamic);
+  }
+}
+
+template <class Bits, class Index>
+struct Memory {
+  size_t zeroed_bytes;
+  size_t bytes;
+
+  Memory(const FromSample& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params,
+         Sample<Bits, Index>& sample) {
+    params.digit_bits = config.digit_bits;
+    params.buffer_capacity[0] = config.buffer;
+    params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
+    sample.delegates = config.delegates;
+    Workspace workspace(base);
+    params.carve_zeroed(workspace, problem.rows);
+    zeroed_bytes = workspace.bytes();
+    params.carve_rest(workspace, problem.rows);
+    sample.list =
+        workspace.take<ExtendedKey<typename KeyWord<Bits>::type, Index>>(problem.rows * sample.delegates);
+    bytes = workspace.bytes();
+  }
+};
+
+template <class Order, class Index>
+cudaError_t launch(const FromSample& config, const Problem& problem, const Buffers& buffers, Order order,
+                   cudaStream_t stream) {
+  using Bits = typename Order::Bits;
+  using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
+  RadixPasses<Bits, Index> params{};
+  Sample<Bits, Index> sample{};
+  const Memory<Bits, Index> memory(config, problem, buffers.workspace, params, sample);
+  params.input = static_cast<const Bits*>(buffers.input);
+  params.row_stride = problem.row_stride;
+  params.cols = problem.cols;
+  params.k = problem.k;
+  params.blocks_per_row = config.blocks_per_row;
+  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+  params.adaptive = params.early_stop = true;
+  params.likely_passes = config.likely_passes;
+  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
+  sample.blocks_per_row = config.sample_blocks_per_row;
+  sample.group = config.sample_blocks_per_row * kPassThreads / config.delegates;
+  sample.rank = config.rank;
+  // Of the lines that a row has, wherever it begins.
+  const uint64_t lines = static_cast<uint64_t>(problem.cols / kPerVector<Bits> - 1) / kLineVectors;
+  const uint64_t strata =
+      static_cast<uint64_t>(config.sample_blocks_per_row) * (kPassThreads / kLineVectors) * kLines;
+  sample.stratum = (lines << 16) / strata;
+
+  constexpr int64_t kMostBlocks = 0x7FFFFFFF;
+  if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample_blocks_per_row)) {
+    return cudaErrorInvalidConfiguration;
+  }
+  const unsigned rows = static_cast<unsigned>(problem.rows);
+  cudaError_t error = zero_workspace(buffers.workspace, memory.zeroed_bytes, config.launches_ahead, stream);
+  if (error != cudaSuccess) return error;
+
+  const size_t sample_bytes = sizeof(uint32_t) * kListBins + sizeof(Extended) * sample.delegates;
+  static std::atomic<uint64_t> allowed_sample, allowed_store;
+  error = allow_shared_memory(take_sample<Order, Index>, sample_bytes, allowed_sample);
+  if (error != cudaSuccess) return error;
+  error = launch_kernel(config.launches_ahead, take_sample<Order, Index>, rows * config.sample_blocks_per_row,
+                        kPassThreads, sample_bytes, stream, params, sample, order);
+  if (error != cudaSuccess) return error;
+
+  error = allow_shared_memory(store_candidates<Order, Index>, kStoreBytes<Index>, allowed_store);
+  if (error != cudaSuccess) return error;
+  error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
+                        kPassThreads, kStoreBytes<Index>, stream, params, order);
+  if (error != cudaSuccess) return error;
+  return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
+}
+
+}  // namespace
+
+size_t FromSample::workspace_bytes(const Problem& problem) const {
+  return visit_key_order(problem.dtype, true, false, [&](auto order) {
+    using Bits = typename decltype(order)::Bits;
+    return visit_index(problem.cols, [&](auto index) {
+      RadixPasses<Bits, decltype(index)> params{};
+      Sample<Bits, decltype(index)> sample{};
+      return Memory<Bits, decltype(index)>(*this, problem, nullptr, params, sample).bytes;
+    });
+  });
+}
+
+ErrorCode FromSample::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    return visit_index(problem.cols, [&](auto index) {
+      return launch<decltype(order), decltype(index)>(*this, problem, buffers, order, stream);
+    });
+  });
+}
+
+}  // namespace gputopk::cuda::delegate

@@ -1,0 +1,66 @@
+// Numbers that several algorithms share. Each with its reason, measured on one NVIDIA H200.
+#pragma once
+
+#include <cstdint>
+
+namespace gputopk::cuda::tuning {
+
+// ---- Reading rows (row_reader.cuh) ----
+
+// 16-byte loads in flight a thread: as many as a 32-bit mask has elements for.
+constexpr int loads_in_flight(int element_bytes) { return element_bytes == 1 ? 2 : 4; }
+
+// The step from a tile to the next, modulo the number of tiles: a prime near 2^32 over the golden ratio.
+inline constexpr uint32_t kTilePrime = 2654435761u;
+
+// ---- Dividing rows among blocks (split.h) ----
+
+// Blocks of a row are no more than fill the GPU so many times with those of all rows: a wave is then a small
+// part of the whole, and more would be no more even.
+inline constexpr int64_t kMostWaves = 8;
+
+// ---- Radix passes over many blocks (radix_passes.cuh) ----
+
+// 512 threads, two blocks an SM: 64 registers a thread, and 64 KB of loads in flight an SM, twice what
+// the memory's latency asks for.
+inline constexpr int kPassThreads = 512;
+inline constexpr int kPassBlocksPerSm = 2;
+
+// Digit widths. Up to 14 bits a histogram costs 1.02 x the read, and 64 KB leave room for two blocks an SM;
+// below 13 bits (the paper has 11) more candidates stay than the next pass can finish: bench/ablation.py,
+// digit_bits.
+inline constexpr int kPassMinDigitBits = 13;
+inline constexpr int kPassMaxDigitBits = 14;
+// A block clears its bins and adds them to the row's, which costs an L2 atomic each: so many elements a bin
+// keep that small beside the read.
+inline constexpr int kPassElementsPerBin = 64;
+
+// Adaptive buffering (paper, section 3.2): candidates are stored when they are at most cols /
+// kPassBufferShare. Storing 1 % of the elements costs 0.27 of a read and 5 % costs 0.98 (PERFORMANCE.md),
+// another pass over the row costs 1: so 3 %.
+inline constexpr int kPassBufferShare = 32;
+// A buffer of fewer is not worth a decision.
+inline constexpr int64_t kPassMinBuffer = 4096;
+
+// A warp writes out its winners or candidates from so many on: winners are rare where rows are long, and
+// both stages of 16 warps take 32 KB beside a histogram of 64.
+inline constexpr int kPassStagedWinners = 32;
+inline constexpr int kPassStagedCandidates = 160;
+
+// Passes behind the first that have work for most rows, a launch each. The others share one, with half the
+// loads in flight, for a loop over passes takes registers; where nothing is left to do it costs what one idle
+// pass costs, 0.8 us.
+inline constexpr int kLikelyPasses = 3;
+
+// The work of starting and ending a block, in tiles: clearing bins, adding them up, arriving.
+inline constexpr double kPassOverheadTiles = 3;
+
+// ---- Candidates stored before the passes (stored_candidates.cuh) ----
+
+// The first digit of candidates, of their own range, which is counted as they are stored: every block clears
+// its bins and adds them up, and the next digit is as cheap.
+inline constexpr int kStoredCountBits = 10;
+// The most candidates that a row's last block selects from at once: 64 KB of them, 8192 of 4-byte dtypes.
+inline constexpr int kStoredListBytes = 64 * 1024;
+
+}  // namespace gputopk::cuda::tuning

@@ -1,0 +1,49 @@
+// The numbers of a radix selection over many blocks a row (radix_passes.cuh), from sizes: host code that the
+// plans of AIR and delegate share.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "core/problem.h"
+#include "cuda/device/index_width.h"
+#include "cuda/device/numbers.h"
+#include "cuda/device/split.h"
+#include "cuda/gpu.h"
+
+namespace gputopk::cuda {
+
+// A block counts in 32 bits.
+inline int least_blocks_of_passes(const Problem& problem) { return static_cast<int>(problem.cols >> 31) + 1; }
+
+inline int blocks_of_passes(const Problem& problem, const Device& device) {
+  const int64_t tile = tile_elements(problem, tuning::kPassThreads);
+  const Split split = best_split(problem, tile, divide_up(problem.cols, tile),
+                                 int64_t{device.sm_count} * tuning::kPassBlocksPerSm,
+                                 [](int64_t) { return tuning::kPassOverheadTiles; });
+  return std::max(split.blocks_per_row, least_blocks_of_passes(problem));
+}
+
+// Candidates that can be stored between passes.
+inline int64_t buffer_of_passes(int64_t cols) {
+  return std::min(cols, std::max(cols / tuning::kPassBufferShare, tuning::kPassMinBuffer));
+}
+
+// As many bins as the elements of a block can pay for.
+inline int digit_bits_of_passes(int64_t elements_per_block) {
+  return std::clamp(bit_width(static_cast<uint64_t>(elements_per_block / tuning::kPassElementsPerBin)),
+                    tuning::kPassMinDigitBits, tuning::kPassMaxDigitBits);
+}
+
+// The widest digits whose bins fit the GPU's shared memory beside the stages of a block's warps.
+inline int digit_bits_that_fit(const Problem& problem, const Device& device) {
+  const int index_bytes = has_narrow_indices(problem.cols) ? 4 : 8;
+  const int staged = tuning::kPassStagedWinners + tuning::kPassStagedCandidates + 2 * 32;
+  const int stages = tuning::kPassThreads / 32 * staged * (dtype_bytes(problem.dtype) + index_bytes);
+  constexpr int kStatic = 4 * 1024;  // the kernels' own variables
+  int bits = tuning::kPassMaxDigitBits;
+  while (bits > 1 && stages + (index_bytes << bits) + kStatic > device.shared_bytes_per_block) --bits;
+  return bits;
+}
+
+}  // namespace gputopk::cuda

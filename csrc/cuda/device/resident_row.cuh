@@ -1,0 +1,119 @@
+// A whole row in the registers of the threads that share it: rows of up to 2^16 elements.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "cuda/device/entry.cuh"
+#include "cuda/device/row_reader.cuh"
+
+namespace gputopk::cuda {
+
+// What stands for an element of such a row: the greater, the better.
+//   Held    in a register: the key, and where that leaves room for it, the inverted index, so that no two
+//           elements of a row are equal.
+//   Entry   in a list: the key above the inverted index. Always distinct, and 0 stands for nothing.
+template <class Bits>
+struct Resident {
+  static constexpr bool kDistinct = sizeof(Bits) <= 2;
+  static constexpr uint32_t kMostIndex = 0xFFFE;
+  using Held = typename KeyWord<Bits>::type;
+  using Index = std::conditional_t<sizeof(Bits) == 8, uint64_t, uint32_t>;  // halves of a kind
+  using Pack = EntryOf<Bits, Index>;
+  using Entry = std::conditional_t<kDistinct, uint32_t, typename Pack::type>;
+
+  __device__ static Held held(Bits key, uint32_t index) {
+    if constexpr (kDistinct) {
+      return static_cast<Held>(key) << 16 | (0xFFFF - index);
+    } else {
+      return key;
+    }
+  }
+  // Writes an element's entry. In halves: the compiler would have a register beside that of each element, to
+  // store both at once.
+  __device__ static void store(Entry* to, Held held, uint32_t index) {
+    if constexpr (kDistinct) {
+      *to = held;
+    } else {
+      volatile Index* const halves = reinterpret_cast<volatile Index*>(to);
+      halves[0] = ~static_cast<Index>(index);
+      halves[1] = held;
+    }
+  }
+  __device__ static uint32_t index(Entry entry) {
+    if constexpr (kDistinct) {
+      return 0xFFFF - (entry & 0xFFFF);
+    } else {
+      return static_cast<uint32_t>(Pack::index(entry));
+    }
+  }
+};
+
+// The elements [first, first + kElements) of a row, one by one: `rest` behind the row's end.
+template <class Bits>
+__device__ __forceinline__ Vector<Bits> load_elements(const Bits* row, int first, int cols, Bits rest) {
+  constexpr int kPerWord = sizeof(Bits) < 4 ? 4 / static_cast<int>(sizeof(Bits)) : 1;
+  Bits elements[kPerVector<Bits>];
+#pragma unroll
+  for (int e = 0; e < kPerVector<Bits>; ++e) elements[e] = first + e < cols ? row[first + e] : rest;
+  uint32_t words[4] = {};
+#pragma unroll
+  for (int w = 0; w < 4; ++w) {
+    if constexpr (sizeof(Bits) == 8) {
+      words[w] = static_cast<uint32_t>(elements[w / 2] >> (w % 2 * 32));
+    } else {
+#pragma unroll
+      for (int i = 0; i < kPerWord; ++i) {
+        words[w] |= static_cast<uint32_t>(elements[w * kPerWord + i])
+                    << (i * 8 * static_cast<int>(sizeof(Bits)));
+      }
+    }
+  }
+  return {{words[0], words[1], words[2], words[3]}};
+}
+
+// One thread's share of a row of at most kElements for each of `threads`: vectors side by side, `threads`
+// apart. Behind the row's end lie elements that no element of the row is worse than, with indices that are
+// its end's and beyond: they are less than every element of the row, and equal only in their key.
+template <class Order, int kElements_>
+class RowShare {
+ public:
+  using Bits = typename Order::Bits;
+  using Held = typename Resident<Bits>::Held;
+  static constexpr int kElements = kElements_;
+  static constexpr int kInVector = kPerVector<Bits>;
+  static constexpr int kVectors = kElements / kInVector;
+  static_assert(kElements % kInVector == 0, "whole vectors");
+
+  __device__ __forceinline__ RowShare(const Bits* row, int cols, int thread, int threads, const Order& order)
+      : first_(thread * kInVector), step_(threads * kInVector) {
+    const bool aligned = reinterpret_cast<uintptr_t>(row) % kVectorBytes == 0;
+    const Bits rest = order.worst();
+    Vector<Bits> loaded[kVectors];
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int first = first_ + v * step_;
+      if (aligned && first + kInVector <= cols) {
+        loaded[v] = load_vector<Reading::kAgain>(row + first);  // winners are read once more
+      } else {
+        loaded[v] = load_elements(row, first, cols, rest);
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      held[i] = Resident<Bits>::held(order(loaded[i / kInVector][i % kInVector]), index(i));
+    }
+  }
+
+  // Of element number i, in ascending order of i.
+  __device__ __forceinline__ uint32_t index(int i) const {
+    return static_cast<uint32_t>(first_ + i / kInVector * step_ + i % kInVector);
+  }
+
+  Held held[kElements];
+
+ private:
+  int first_, step_;
+};
+
+}  // namespace gputopk::cuda

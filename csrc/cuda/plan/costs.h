@@ -1,0 +1,57 @@
+// What a unit of work costs a form (cuda/cost.h), and a form's time by it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+#include "core/problem.h"
+#include "cuda/cost.h"
+#include "cuda/gpu.h"
+
+namespace gputopk::cuda {
+
+// Microseconds: of a launch; by 10^6 bytes, 10^3 elements of an SM, 10^3 of a thread, the greatest of which
+// counts; by wave, block of an SM, 10^3 winners and 10^3 entries of an SM. Their sum is then bent by 2 to the
+// power of a polynomial in r, c, k, a tenth of the logarithms of the sizes: r, c, k, r r, c c, k k, r c, r k,
+// c k.
+struct Costs {
+  double fixed, byte, element, depth, wave, block, winner, entry;
+  double bend[9];
+};
+
+struct FormCosts {
+  const char* form;
+  Costs of_width[4];  // of dtypes of 1, 2, 4 and 8 bytes
+};
+
+constexpr bool same_text(const char* a, const char* b) {
+  for (; *a != 0 && *a == *b; ++a, ++b) continue;
+  return *a == *b;
+}
+
+// The form's place in `table`; -1: it was not measured, and `auto` never takes it.
+template <size_t kForms>
+constexpr int place_of(const FormCosts (&table)[kForms], const char* form) {
+  for (size_t i = 0; i < kForms; ++i) {
+    if (same_text(table[i].form, form)) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+inline double microseconds(const FormCosts& form, const Problem& problem, const Work& work) {
+  const Costs& costs = form.of_width[bit_width(static_cast<uint64_t>(dtype_bytes(problem.dtype))) - 1];
+  const double moved = costs.byte * work.bytes * 1e-6;
+  const double counted = std::max(costs.element * work.elements, costs.depth * work.depth) * 1e-3;
+  const double sum = costs.fixed + std::max(moved, counted) + costs.wave * work.waves +
+                     costs.block * work.blocks +
+                     (costs.winner * work.winners + costs.entry * work.entries) * 1e-3;
+  const auto size = [](int64_t number) { return 0.1 * std::log2(static_cast<double>(number)); };
+  const double r = size(problem.rows), c = size(problem.cols), k = size(problem.k);
+  const double terms[9] = {r, c, k, r * r, c * c, k * k, r * c, r * k, c * k};
+  double bend = 0;
+  for (int i = 0; i < 9; ++i) bend += costs.bend[i] * terms[i];
+  return sum * std::exp2(bend);
+}
+
+}  // namespace gputopk::cuda

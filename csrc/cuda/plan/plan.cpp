@@ -1,0 +1,123 @@
+#include "cuda/plan/plan.h"
+
+#include <cstdio>
+#include <limits>
+
+#include "cuda/plan/costs.h"
+#include "cuda/plan/costs_h200.h"
+
+namespace gputopk::cuda {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// By the costs of that name; kNever where they were not measured.
+template <int kPlace>
+double microseconds_at(const Problem& problem, const Work& work) {
+  if constexpr (kPlace >= 0) {
+    return microseconds(kCostsH200[kPlace], problem, work);
+  } else {
+    return kNever;
+  }
+}
+
+double microseconds_of_order(const Problem& problem, const Device& device) {
+  return microseconds_at<place_of(kCostsH200, "order_rows")>(problem, work_of_order(problem, device));
+}
+
+// What the request would take with this config. On a GPU of other size the forms keep their order as long as
+// its parts are in proportion: Work is what an SM does and what the memory moves.
+template <class Form>
+double microseconds_of(const Form& form, const Problem& problem, const Device& device) {
+  const double selection =
+      microseconds_at<place_of(kCostsH200, Form::kName)>(problem, form.work(problem, device));
+  const bool orders = problem.sorted && !form.in_order(problem);
+  return selection + (orders ? microseconds_of_order(problem, device) : 0);
+}
+
+}  // namespace
+
+const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
+  switch (algorithm) {
+    case Algorithm::kAuto:
+    case Algorithm::kAir: return nullptr;
+    case Algorithm::kBitonic: return bitonic::unsupported_reason(problem);
+    case Algorithm::kDelegate: return delegate::unsupported_reason(problem);
+    case Algorithm::kGridSelect: return grid_select::unsupported_reason(problem);
+    case Algorithm::kSort: return sort::unsupported_reason(problem);
+    default: return "it is not implemented in this version";
+  }
+}
+
+Plan plan_of(const Problem& problem, const Device& device, const Config& config) {
+  const bool in_order = std::visit([&](const auto& form) { return form.in_order(problem); }, config);
+  Plan plan{problem, device, config, std::nullopt};
+  if (problem.sorted && !in_order) plan.order_rows = sort::OrderRows::plan(problem, device);
+  return plan;
+}
+
+Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm) {
+  std::optional<Config> best;
+  double least = kNever;
+  visit_forms(problem, device, [&](const auto& config) {
+    if (algorithm != Algorithm::kAuto && algorithm != config.kAlgorithm) return;
+    const double us = microseconds_of(config, problem, device);
+    if (best && !(us < least)) return;
+    best = config;
+    least = us;
+  });
+  return plan_of(problem, device, *best);
+}
+
+void describe(const Plan& plan, char* text, size_t text_bytes) {
+  const Problem& problem = plan.problem;
+  char form[200];
+  const char* name = "";
+  std::visit(
+      [&](const auto& config) {
+        config.describe(problem, form, sizeof(form));
+        name = config.kName;
+      },
+      plan.config);
+  char order[100] = "no further step";
+  if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
+  std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs; form %s", form,
+                order, static_cast<long long>(problem.rows), static_cast<long long>(problem.cols),
+                static_cast<long long>(problem.k), dtype_name(problem.dtype),
+                problem.largest ? "largest" : "smallest", problem.magnitude ? " by magnitude" : "",
+                plan.device.sm_count, name);
+}
+
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) {
+  RerankPlan plan{problem, device, rerank::plan(problem, device), std::nullopt};
+  if (plan.config.list_items > 0) return plan;
+  Problem selection;
+  selection.dtype = DType::kUInt32;
+  selection.rows = problem.queries;
+  selection.cols = problem.candidates;
+  selection.row_stride = problem.candidates;
+  selection.k = problem.k;
+  selection.wide_indices = false;
+  plan.selection = make_plan(selection, device, Algorithm::kAuto);
+  return plan;
+}
+
+void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
+  const RerankProblem& problem = plan.problem;
+  const rerank::Config& config = plan.config;
+  char form[512];
+  if (plan.selection) {
+    const int length = std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, then ",
+                                     static_cast<long long>(config.blocks_per_query));
+    describe(*plan.selection, form + length, sizeof(form) - length);
+  } else {
+    std::snprintf(form, sizeof(form), "lists of %d, %d warps a query", 32 * config.list_items, config.warps);
+  }
+  std::snprintf(text, text_bytes,
+                "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s; %d SMs", form,
+                static_cast<long long>(problem.queries), static_cast<long long>(problem.candidates),
+                static_cast<long long>(problem.dims), static_cast<long long>(problem.k),
+                metric_name(problem.metric), dtype_name(problem.dtype), plan.device.sm_count);
+}
+
+}  // namespace gputopk::cuda

@@ -1,0 +1,72 @@
+// The plan of a request: which form of which algorithm, with which numbers. Pure host code, a function of the
+// request and the device alone, so it is tested without a GPU. A form is a type: what it may be asked is in
+// air/air.h, delegate/delegate.h and so on; how it decides, in that folder's decisions.cpp.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "core/problem.h"
+#include "core/rerank_problem.h"
+#include "cuda/air/air.h"
+#include "cuda/bitonic/bitonic.h"
+#include "cuda/delegate/delegate.h"
+#include "cuda/gpu.h"
+#include "cuda/grid_select/grid_select.h"
+#include "cuda/rerank/rerank.h"
+#include "cuda/sort/sort.h"
+
+namespace gputopk::cuda {
+
+// Every form there is.
+using Config =
+    std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
+                 bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
+                 sort::Copy, sort::Partition, sort::WholeRows, delegate::OnChip, delegate::FromSample,
+                 delegate::FromMaxima>;
+
+struct Plan {
+  Problem problem;
+  Device device;
+  Config config;
+  std::optional<sort::OrderRows> order_rows;  // a step of its own follows
+};
+
+// Why `algorithm` cannot serve the request, or nullptr.
+const char* unsupported_reason(const Problem& problem, Algorithm algorithm);
+
+// The form of `algorithm`, or of any for kAuto, that takes the least time by the costs that were measured.
+// `algorithm` must be supported.
+Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm);
+
+// Calls visitor(config) with the config of every form that serves the request.
+template <size_t kForm = 0, class Visitor>
+void visit_forms(const Problem& problem, const Device& device, Visitor&& visitor) {
+  using Form = std::variant_alternative_t<kForm, Config>;
+  if (Form::serves(problem, device)) visitor(Form::plan(problem, device));
+  if constexpr (kForm + 1 < std::variant_size_v<Config>) {
+    visit_forms<kForm + 1>(problem, device, std::forward<Visitor>(visitor));
+  }
+}
+
+// The plan that runs the request with a config of the caller's.
+Plan plan_of(const Problem& problem, const Device& device, const Config& config);
+
+// The plan in one line, "air: ...".
+void describe(const Plan& plan, char* text, size_t text_bytes);
+
+struct RerankPlan {
+  RerankProblem problem;
+  Device device;
+  rerank::Config config;
+  std::optional<Plan> selection;  // of stored keys
+};
+
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device);
+
+// "rerank: ..."
+void describe(const RerankPlan& plan, char* text, size_t text_bytes);
+
+}  // namespace gputopk::cuda

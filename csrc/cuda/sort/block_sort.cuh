@@ -1,0 +1,275 @@
+// A block puts entries in order: best first, equal keys by index.
+//
+// The entries' extended keys, (key, index), differ in all. One digit of their own range, as many bins as
+// there are entries, brings each to within a few places of where it belongs; there it is ranked by comparing
+// it with its bin. Where keys crowd, so that this takes too many comparisons, digit after digit is sorted by
+// from the lowest, which no input makes slower.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/selection.cuh"
+#include "cuda/sort/entries.cuh"
+#include "cuda/sort/numbers.h"
+
+namespace gputopk::cuda::sort {
+
+template <class Order, class Index>
+inline constexpr int kItems =
+    sizeof(typename Order::Bits) == 8 || sizeof(Index) == 8 ? tuning::kSortWideItems : tuning::kSortItems;
+
+// A block's dynamic shared memory.
+template <class Bits, class Index>
+struct BlockMemory {
+  static constexpr int kEntryBytes = sizeof(Index) + sizeof(Bits);
+
+  Index* indices;
+  Bits* values;
+  uint32_t* counters;
+
+  // `capacity` is a multiple of 64, so that all parts are aligned.
+  __device__ BlockMemory(unsigned char* base, int capacity)
+      : indices(reinterpret_cast<Index*>(base)),
+        values(reinterpret_cast<Bits*>(base + sizeof(Index) * capacity)),
+        counters(reinterpret_cast<uint32_t*>(base + kEntryBytes * capacity)) {}
+
+  __device__ Entries entries() const { return {values, indices, sizeof(Index) == 8}; }
+};
+
+template <class Word, class Index>
+struct BlockScratch {
+  RangeScratch<Word, Index> range;
+  uint32_t warp_sums[32];
+  uint32_t comparisons;
+};
+
+// Turns counts into where each bin starts, with one more start at the end; bins are a power of two from
+// kLeastBins on. Adds to `comparisons`, unless it is null, what ranking within bins takes. By all threads of
+// a block.
+__device__ inline void start_bins(uint32_t* bins, int count_of_bins, uint32_t* warp_sums,
+                                  uint32_t* comparisons) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  uint4* const vectors = reinterpret_cast<uint4*>(bins);
+  const int steps = count_of_bins / kLeastBins, steps_a_warp = (steps + warps - 1) / warps;
+  const int first = min(warp * steps_a_warp, steps), last = min(first + steps_a_warp, steps);
+  uint32_t sum = 0, squares = 0;
+  for (int step = first; step < last; ++step) {
+    const uint4 count = vectors[step * 32 + lane];
+    sum += count.x + count.y + count.z + count.w;
+    squares += count.x * count.x + count.y * count.y + count.z * count.z + count.w * count.w;
+  }
+  sum = __reduce_add_sync(~0u, sum);
+  squares = __reduce_add_sync(~0u, squares);
+  if (lane == 0) {
+    warp_sums[warp] = sum;
+    if (comparisons != nullptr) atomicAdd(comparisons, squares);
+  }
+  __syncthreads();
+  uint32_t start = __reduce_add_sync(~0u, lane < warp ? warp_sums[lane] : 0);
+  for (int step = first; step < last; ++step) {
+    const uint4 count = vectors[step * 32 + lane];
+    const uint32_t own = count.x + count.y + count.z + count.w;
+    uint32_t inclusive = own;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const uint32_t other = __shfl_up_sync(~0u, inclusive, distance);
+      if (lane >= distance) inclusive += other;
+    }
+    const uint32_t x = start + inclusive - own;
+    vectors[step * 32 + lane] = uint4{x, x + count.x, x + count.x + count.y, x + count.x + count.y + count.z};
+    start += __shfl_sync(~0u, inclusive, 31);
+  }
+  if (last == steps && lane == 0 && first < last) bins[count_of_bins] = start;
+  __syncthreads();
+}
+
+// One digit of a sort from the lowest digit up: brings `count` entries to where their digit has them, in the
+// order that they are in. `to` may be `from` where a block holds all of them. digit(bits, index) is below
+// kDigits. By all threads of a block.
+template <int kItems, class Bits, class Index, class GetDigit>
+__device__ void sort_by_digit(int64_t count, const Entries& from, const Entries& to, uint32_t* counters,
+                              GetDigit&& digit) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
+  const unsigned lanes_below = (1u << lane) - 1;
+  uint32_t* const next = counters;  // where the next entry of a digit goes
+  uint32_t* const of_warp = counters + (1 + warp) * kDigits;
+
+  for (int d = thread; d < kDigits; d += threads) next[d] = 0;
+  __syncthreads();
+  for (int64_t i = thread; i < count; i += threads) {
+    Bits bits;
+    Index index;
+    read_entry(from, i, bits, index);
+    atomicAdd(next + digit(bits, index), 1u);
+  }
+  __syncthreads();
+  if (warp == 0) {
+    uint32_t start = 0;
+    for (int d = lane; d < kDigits; d += 32) {
+      const uint32_t own = next[d];
+      uint32_t inclusive = own;
+#pragma unroll
+      for (int distance = 1; distance < 32; distance *= 2) {
+        const uint32_t other = __shfl_up_sync(~0u, inclusive, distance);
+        if (lane >= distance) inclusive += other;
+      }
+      next[d] = start + inclusive - own;
+      start += __shfl_sync(~0u, inclusive, 31);
+    }
+  }
+
+  // A tile is what the block holds in registers: a warp has 32 * kItems adjacent entries of it.
+  for (int64_t tile = 0; tile < count; tile += int64_t{threads} * kItems) {
+    const int64_t first = tile + warp * 32 * kItems + lane;
+    Bits bits[kItems];
+    Index indices[kItems];
+    uint32_t places[kItems];  // the digit, and how many before it in the warp have the same
+    for (int d = lane; d < kDigits; d += 32) of_warp[d] = 0;
+    __syncwarp();
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      const bool present = first + e * 32 < count;
+      uint32_t own = kDigits;
+      if (present) {
+        read_entry(from, first + e * 32, bits[e], indices[e]);
+        own = digit(bits[e], indices[e]);
+      }
+      const unsigned same = __match_any_sync(~0u, own);
+      const uint32_t before = present ? of_warp[own] : 0;
+      __syncwarp();
+      if (present && (same & lanes_below) == 0) of_warp[own] = before + __popc(same);
+      __syncwarp();
+      places[e] = own << 16 | (before + __popc(same & lanes_below));
+    }
+    __syncthreads();
+    for (int d = thread; d < kDigits; d += threads) {
+      uint32_t start = next[d];
+      for (int w = 1; w <= warps; ++w) {
+        const uint32_t own = counters[w * kDigits + d];
+        counters[w * kDigits + d] = start;
+        start += own;
+      }
+      next[d] = start;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (first + e * 32 < count) {
+        write_entry(to, of_warp[places[e] >> 16] + (places[e] & 0xFFFF), bits[e], indices[e]);
+      }
+    }
+    __syncthreads();
+  }
+}
+
+// Sorts the entries in `from` by all digits that the range leaves, going back and forth between `from` and
+// `to`, which may be one where a block holds all entries. Is where the order ends. By all threads of a block.
+template <int kItems, class Order, class Index>
+__device__ __noinline__ Entries
+sort_by_digits(int64_t count, Order order, Entries from, Entries to,
+               EntryRange<typename KeyWord<typename Order::Bits>::type, Index> range, uint32_t* counters) {
+  using Bits = typename Order::Bits;
+  constexpr int kBits = tuning::kSortDigitBits;
+  const int index_digits = (range.index_bits + kBits - 1) / kBits;
+  const int digits = index_digits + (range.key_bits + kBits - 1) / kBits;
+  for (int d = 0; d < digits; ++d) {
+    const bool of_index = d < index_digits;
+    const int shift = of_index ? d * kBits : (d - index_digits) * kBits + range.trim;
+    sort_by_digit<kItems, Bits, Index>(count, from, to, counters, [&](Bits bits, Index index) {
+      return of_index ? static_cast<uint32_t>(range.index_distance(index) >> shift) & (kDigits - 1)
+                      : static_cast<uint32_t>(range.key_distance(order(bits)) >> shift) & (kDigits - 1);
+    });
+    const Entries sorted = to;
+    to = from;
+    from = sorted;
+  }
+  return from;
+}
+
+// Puts `count` entries in order, no more than blockDim.x * kItems: read(i, bits, index) gives number i and is
+// called for all of them before write(rank, bits, index) is for any, once each. By all threads of a block,
+// with a barrier before the next call.
+template <int kItems, class Order, class Index, class Read, class Write>
+__device__ void sort_in_block(int count, const Order& order,
+                              const BlockMemory<typename Order::Bits, Index>& memory,
+                              BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
+                              Read&& read, Write&& write) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  uint32_t* const bins = memory.counters;
+  const int count_of_bins = bins_for(count);
+  for (int i = thread; i < count_of_bins / 4; i += threads) reinterpret_cast<uint4*>(bins)[i] = uint4{};
+  if (thread == 0) {
+    scratch.range.reset();
+    scratch.comparisons = 0;
+  }
+  __syncthreads();
+
+  Bits bits[kItems];
+  Index indices[kItems];
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < count) read(thread + e * threads, bits[e], indices[e]);
+  }
+  SeenEntries<Word, Index> seen;
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < count) seen.see(order(bits[e]), indices[e]);
+  }
+  seen.add_to(scratch.range);
+  __syncthreads();
+  const EntryRange<Word, Index> range = scratch.range.range();
+  Digit digit =
+      digit_of_pass(1, bits_of(static_cast<uint32_t>(count_of_bins - 1)), range.key_bits, range.index_bits);
+  digit.key_shift += range.trim;
+  const auto bin_of = [&](Word key, Index index) {
+    return digit.of(range.key_distance(key), range.index_distance(index));
+  };
+
+  uint32_t places[kItems];  // the bin, and how many came to it before
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < count) {
+      const uint32_t bin = bin_of(order(bits[e]), indices[e]);
+      places[e] = bin << 16 | atomicAdd(bins + bin, 1u);
+    }
+  }
+  __syncthreads();
+  start_bins(bins, count_of_bins, scratch.warp_sums, &scratch.comparisons);
+
+  const bool crowded = scratch.comparisons > static_cast<uint32_t>(tuning::kSortCrowdedBin * count);
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < count) {
+      const int at = static_cast<int>(bins[places[e] >> 16] + (places[e] & 0xFFFF));
+      memory.values[at] = bits[e];
+      memory.indices[at] = indices[e];
+    }
+  }
+  __syncthreads();
+
+  if (crowded) {
+    sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), range,
+                                         memory.counters);
+    for (int i = thread; i < count; i += threads) write(i, memory.values[i], memory.indices[i]);
+    return;
+  }
+  for (int i = thread; i < count; i += threads) {
+    const Bits own = memory.values[i];
+    const Index index = memory.indices[i];
+    const Word key = order(own);
+    const uint32_t bin = bin_of(key, index);
+    const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
+    int rank = first;
+    for (int other = first; other < last; ++other) {
+      const Word other_key = order(memory.values[other]);
+      rank += (other_key > key) | ((other_key == key) & (memory.indices[other] < index));
+    }
+    write(rank, own, index);
+  }
+}
+
+}  // namespace gputopk::cuda::sort

@@ -1,0 +1,224 @@
+// How rows are sorted: by a block each or in parts, and with what numbers.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "cuda/device/split.h"
+#include "cuda/sort/numbers.h"
+#include "cuda/sort/partition.h"
+#include "cuda/sort/rows.h"
+#include "cuda/sort/sort.h"
+
+namespace gputopk::cuda::sort {
+namespace {
+
+int64_t power_of_two_from(int64_t x) {
+  int64_t power = 1;
+  while (power < x) power *= 2;
+  return power;
+}
+
+int threads_for(int64_t entries, int64_t items) {
+  return static_cast<int>(std::clamp<int64_t>(power_of_two_from(divide_up(entries, items)),
+                                              tuning::kSortMinThreads, tuning::kSortMaxThreads));
+}
+
+double bytes_of_input(const Problem& problem) {
+  return static_cast<double>(problem.rows) * static_cast<double>(problem.cols) * dtype_bytes(problem.dtype);
+}
+
+// In the outputs.
+double bytes_of_entries(const Problem& problem, int64_t entries) {
+  const int entry_bytes = dtype_bytes(problem.dtype) + (problem.wide_indices ? 8 : 4);
+  return static_cast<double>(problem.rows) * static_cast<double>(entries) * entry_bytes;
+}
+
+size_t sort_bytes(const Problem& problem, const Shape& shape) {
+  return shape.parts == 1 ? 0 : Memory(problem, shape, nullptr).bytes;
+}
+
+}  // namespace
+
+int most_in_block(const Problem& problem, const Device& device) {
+  const int entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
+  const bool wide = dtype_bytes(problem.dtype) == 8 || index_bytes(problem) == 8;
+  int most = tuning::kSortMaxThreads * (wide ? tuning::kSortWideItems : tuning::kSortItems);
+  constexpr int kStatic = 1024;  // the kernels' own variables
+  while (block_bytes(entry_bytes, most, tuning::kSortMaxThreads) + kStatic > device.shared_bytes_per_block)
+    most /= 2;
+  return most;
+}
+
+Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
+  const int entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
+  const bool wide = dtype_bytes(problem.dtype) == 8 || index_bytes(problem) == 8;
+  const int items = wide ? tuning::kSortWideItems : tuning::kSortItems;
+  constexpr int kStatic = 1024;  // the kernels' own variables
+  const auto has_room = [&](int64_t bytes) { return bytes + kStatic <= device.shared_bytes_per_block; };
+  const int most = most_in_block(problem, device);
+
+  Shape shape{};
+  shape.entries = entries;
+  shape.parts = 1;
+  if (entries <= most) {
+    const bool few_rows = problem.rows <= device.sm_count;
+    shape.threads = threads_for(entries, few_rows ? tuning::kSortItemsFewRows : tuning::kSortItemsManyRows);
+    shape.capacity = static_cast<int>(divide_up(std::max<int64_t>(entries, 1), 64) * 64);
+    return shape;
+  }
+  // Parts that half the threads have room for with the slack; more of them where there are fewer than SMs.
+  const int64_t room = most / 2 / tuning::kSortPartSlack;
+  const int64_t parts = std::max(divide_up(entries, room), divide_up(device.sm_count, problem.rows));
+  const int64_t most_parts = std::min(tuning::kSortMaxParts, most / tuning::kSortSamplesPerPart);
+  shape.parts = static_cast<int>(std::min(power_of_two_from(parts), most_parts));
+  shape.sample = shape.parts * tuning::kSortSamplesPerPart;
+  const int64_t slack = tuning::kSortPartSlack * divide_up(entries, shape.parts);
+  shape.capacity = static_cast<int>(std::clamp<int64_t>(power_of_two_from(slack), kLeastBins, most));
+  shape.threads = threads_for(shape.capacity, items);
+
+  const int64_t blocks = int64_t{tuning::kSortDealBlocksPerSm} * device.sm_count;
+  constexpr int kStep = tuning::kSortDealThreads;
+  int most_tile = kStep * items;
+  while (!has_room(deal_bytes(entry_bytes, shape.parts, most_tile))) most_tile /= 2;
+  const int64_t share = divide_up(divide_up(problem.rows * entries, blocks), kStep) * kStep;
+  shape.tile = static_cast<int>(std::clamp<int64_t>(share, tuning::kSortDealMinTile, most_tile));
+  shape.blocks_per_row =
+      static_cast<int>(std::min(divide_up(blocks, problem.rows), divide_up(entries, shape.tile)));
+  return shape;
+}
+
+const char* unsupported_reason(const Problem& problem) {
+  const bool serves = WholeRows::serves(problem, {}) || Partition::serves(problem, {});
+  return serves ? nullptr : "rows are longer than 8192, and k is less than an eighth of cols";
+}
+
+OrderRows OrderRows::plan(const Problem& problem, const Device& device) {
+  return {shape_of(problem, problem.k, device)};
+}
+
+size_t OrderRows::workspace_bytes(const Problem& problem) const { return sort_bytes(problem, shape); }
+
+void OrderRows::describe(char* text, size_t text_bytes) const {
+  if (shape.parts == 1) {
+    std::snprintf(text, text_bytes, "then order_rows, %d threads a row", shape.threads);
+  } else {
+    std::snprintf(text, text_bytes, "then order_rows in %d parts, %d blocks a row", shape.parts,
+                  shape.blocks_per_row);
+  }
+}
+
+Copy Copy::plan(const Problem& problem, const Device& device) {
+  const int64_t blocks = divide_up(problem.rows * problem.cols, tuning::kCopyThreads);
+  return {static_cast<int>(std::min<int64_t>(blocks, int64_t{tuning::kCopyBlocksPerSm} * device.sm_count))};
+}
+
+Work Copy::work(const Problem& problem, const Device& device) const {
+  Work work = work_of(problem, device, blocks, tuning::kCopyThreads, tuning::kCopyBlocksPerSm, /*reads=*/1);
+  work.bytes = bytes_of_entries(problem, problem.cols) + bytes_of_input(problem);
+  work.winners = 0;
+  return work;
+}
+
+void Copy::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "sort: a copy, %d blocks", blocks);
+}
+
+namespace {
+
+// Entries of a row's sample.
+int partition_samples(const Problem& problem, int64_t entries) {
+  const int most = most_in_block(problem, {});
+  return static_cast<int>(std::clamp<int64_t>(power_of_two_from(entries / tuning::kPartitionColsPerSample),
+                                              tuning::kPartitionMinSamples, most));
+}
+
+// Of those, how far the bounds are from the place where the k-th best should be.
+double partition_margin(int samples, double share) {
+  return 2 + tuning::kPartitionDeviations * std::sqrt(samples * share * (1 - share));
+}
+
+}  // namespace
+
+bool Partition::serves(const Problem& problem, const Device&) {
+  if (problem.cols < tuning::kPartitionMinCols || problem.cols > INT32_MAX || problem.rows > INT32_MAX / 1024)
+    return false;
+  const double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  const int samples = partition_samples(problem, problem.cols);
+  // Most winners come before the upper bound.
+  return share <= tuning::kPartitionMostShare && samples * share >= 2 * partition_margin(samples, share);
+}
+
+Partition Partition::plan(const Problem& problem, const Device& device) {
+  Partition config{};
+  double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  int64_t entries = problem.cols;
+  const int64_t blocks = int64_t{tuning::kSplitBlocksPerSm} * device.sm_count;
+  const bool wide = dtype_bytes(problem.dtype) == 8;
+  const int64_t tile = tuning::kSplitThreads * (wide ? tuning::kSortWideItems : tuning::kSortItems);
+  for (int round = 0; round < kMostRounds && entries > tuning::kPartitionLastEntries; ++round) {
+    const int samples = partition_samples(problem, entries);
+    const double margin = partition_margin(samples, share);
+    const double expected = 2 * margin / samples * static_cast<double>(entries);
+    config.samples[round] = samples;
+    config.windows[round] = std::min(
+        entries, static_cast<int64_t>(expected * (1 + tuning::kPartitionDeviations / std::sqrt(2 * margin))));
+    config.blocks_per_row[round] =
+        static_cast<int>(std::clamp<int64_t>(divide_up(blocks, problem.rows), 1, divide_up(entries, tile)));
+    config.rounds = round + 1;
+    entries = config.windows[round];
+    share = 0.5;
+  }
+  return config;
+}
+
+Work Partition::work(const Problem& problem, const Device& device) const {
+  Work work = work_of(problem, device, problem.rows * blocks_per_row[0], tuning::kSplitThreads,
+                      tuning::kSplitBlocksPerSm, /*reads=*/1);
+  work.bytes += bytes_of_entries(problem, problem.k + 2 * windows[0]);
+  return work;
+}
+
+void Partition::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes,
+                "sort: partition by a sample of %d, window of %lld, %d round%s, %d blocks a row", samples[0],
+                static_cast<long long>(windows[0]), rounds, rounds == 1 ? "" : "s", blocks_per_row[0]);
+}
+
+size_t Partition::workspace_bytes(const Problem& problem) const {
+  return PartitionMemory(problem, *this, nullptr).bytes;
+}
+
+bool WholeRows::serves(const Problem& problem, const Device&) {
+  return problem.cols <= tuning::kSortShortCols || problem.k >= problem.cols / tuning::kSortMostColsPerK;
+}
+
+WholeRows WholeRows::plan(const Problem& problem, const Device& device) {
+  return {shape_of(problem, problem.cols, device)};
+}
+
+Work WholeRows::work(const Problem& problem, const Device& device) const {
+  const int64_t parts = problem.rows * shape.parts;
+  const int per_sm = std::max(1, tuning::kSortMaxThreads / shape.threads);
+  Work work = work_of(problem, device, parts, shape.threads, per_sm, /*reads=*/1);
+  work.bytes = bytes_of_entries(problem, problem.k) + bytes_of_input(problem);
+  if (shape.parts > 1) {  // read twice more, and written and read as entries
+    const double entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
+    const double entries = static_cast<double>(problem.rows) * static_cast<double>(problem.cols);
+    work.bytes += bytes_of_input(problem) + 2 * entries * entry_bytes;
+  }
+  return work;
+}
+
+void WholeRows::describe(const Problem&, char* text, size_t text_bytes) const {
+  if (shape.parts == 1) {
+    std::snprintf(text, text_bytes, "sort: one block a row, %d threads", shape.threads);
+  } else {
+    std::snprintf(text, text_bytes, "sort: %d parts a row, %d blocks a row", shape.parts,
+                  shape.blocks_per_row);
+  }
+}
+
+size_t WholeRows::workspace_bytes(const Problem& problem) const { return sort_bytes(problem, shape); }
+
+}  // namespace gputopk::cuda::sort

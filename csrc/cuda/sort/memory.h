@@ -1,0 +1,37 @@
+// The workspace of rows that are sorted in parts.
+#pragma once
+
+#include "core/problem.h"
+#include "cuda/device/index_width.h"
+#include "cuda/sort/sort.h"
+#include "cuda/workspace.h"
+
+namespace gputopk::cuda::sort {
+
+inline int index_bytes(const Problem& problem) { return has_narrow_indices(problem.cols) ? 4 : 8; }
+
+struct Memory {
+  void* values;  // of all rows' entries, a part behind the other
+  void* indices;
+  void* sample_values;  // in order
+  void* sample_indices;
+  unsigned long long* counts;  // rows x parts: of entries
+  unsigned long long* starts;  // rows x parts: where the next entry goes; in the end, where the part ends
+  uint32_t* arrived;           // rows: blocks that have counted
+  size_t bytes;
+
+  Memory(const Problem& problem, const Shape& shape, void* base) {
+    Workspace workspace(base);
+    const int64_t entries = problem.rows * shape.entries, sample = problem.rows * shape.sample;
+    values = workspace.take<char>(entries * dtype_bytes(problem.dtype));
+    indices = workspace.take<char>(entries * index_bytes(problem));
+    sample_values = workspace.take<char>(sample * dtype_bytes(problem.dtype));
+    sample_indices = workspace.take<char>(sample * index_bytes(problem));
+    counts = workspace.take<unsigned long long>(problem.rows * shape.parts);
+    starts = workspace.take<unsigned long long>(problem.rows * shape.parts);
+    arrived = workspace.take<uint32_t>(problem.rows);
+    bytes = workspace.bytes();
+  }
+};
+
+}  // namespace gputopk::cuda::sort

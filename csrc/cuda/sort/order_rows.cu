@@ -1,0 +1,72 @@
+// Rows that a block sorts, a block each.
+
+#include <algorithm>
+
+#include "core/key_order.h"
+#include "cuda/device/launch.h"
+#include "cuda/device/shared_memory.cuh"
+#include "cuda/sort/block_sort.cuh"
+#include "cuda/sort/rows.h"
+
+namespace gputopk::cuda::sort {
+namespace {
+
+template <class Order, class Index>
+__global__ void __launch_bounds__(tuning::kSortMaxThreads)
+    sort_each(Rows rows, int64_t first_row, Order order, int capacity) {
+  using Bits = typename Order::Bits;
+  __shared__ BlockScratch<typename KeyWord<Bits>::type, Index> scratch;
+  const BlockMemory<Bits, Index> memory(dynamic_shared(), capacity);
+  const int64_t row = first_row + blockIdx.x;
+  const Entries from = entries_from<Bits>(rows.from, row * rows.from_stride);
+  const Entries to = entries_from<Bits>(rows.to, row * rows.kept);
+  follow_kernel_before();
+  sort_in_block<kItems<Order, Index>>(
+      static_cast<int>(rows.entries), order, memory, scratch,
+      [&](int i, Bits& bits, Index& index) { read_entry(from, i, bits, index); },
+      [&](int rank, Bits bits, Index index) {
+        if (rank < rows.kept) write_entry(to, rank, bits, index);
+      });
+}
+
+template <class Order, class Index>
+ErrorCode launch(const Rows& rows, const Order& order, const Shape& shape, Stream stream) {
+  const auto kernel = sort_each<Order, Index>;
+  const size_t bytes = static_cast<size_t>(
+      block_bytes(BlockMemory<typename Order::Bits, Index>::kEntryBytes, shape.capacity, shape.threads));
+  static std::atomic<uint64_t> allowed;
+  cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
+  constexpr int64_t kMostBlocks = INT32_MAX;
+  for (int64_t first = 0; first < rows.rows && error == cudaSuccess; first += kMostBlocks) {
+    const int64_t blocks = std::min(rows.rows - first, kMostBlocks);
+    error = launch_kernel(/*ahead=*/true, kernel, static_cast<unsigned>(blocks),
+                          static_cast<unsigned>(shape.threads), bytes, stream, rows, first, order,
+                          shape.capacity);
+  }
+  return error;
+}
+
+}  // namespace
+
+ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shape, Stream stream) {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    return visit_index(problem.cols, [&](auto index) -> ErrorCode {
+      return launch<decltype(order), decltype(index)>(rows, order, shape, stream);
+    });
+  });
+}
+
+ErrorCode WholeRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  const Entries input{const_cast<void*>(buffers.input), nullptr, false};
+  const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
+  const Rows rows{problem.rows, problem.cols, problem.k, input, problem.row_stride, winners};
+  return sort_rows(problem, rows, shape, buffers.workspace, stream);
+}
+
+ErrorCode OrderRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
+  const Rows rows{problem.rows, problem.k, problem.k, winners, problem.k, winners};
+  return sort_rows(problem, rows, shape, buffers.workspace, stream);
+}
+
+}  // namespace gputopk::cuda::sort

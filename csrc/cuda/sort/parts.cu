@@ -1,0 +1,361 @@
+// Rows in parts: a sample of a row, in order, gives splitters; every entry is dealt out to the part between
+// two of them; a block sorts each part. Splitters are extended keys, which no two entries share, so that
+// equal keys go to several parts as others do, and no input fills one part alone. A part that is too large
+// for a block in spite of that is sorted digit by digit, in memory.
+
+#include <algorithm>
+
+#include "core/key_order.h"
+#include "cuda/device/last_block.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/list_selection.cuh"
+#include "cuda/device/shared_memory.cuh"
+#include "cuda/sort/block_sort.cuh"
+#include "cuda/sort/rows.h"
+#include "cuda/sort/sample.cuh"
+
+namespace gputopk::cuda::sort {
+namespace {
+
+// What all kernels here know.
+struct Params {
+  Rows rows;
+  Shape shape;
+  Memory memory;
+
+  template <class Bits, class Index>
+  __device__ Entries sample_of(int64_t row) const {
+    return entries_from<Bits>({memory.sample_values, memory.sample_indices, sizeof(Index) == 8},
+                              row * shape.sample);
+  }
+  template <class Bits, class Index>
+  __device__ Entries parts_of(int64_t row) const {
+    return entries_from<Bits>({memory.values, memory.indices, sizeof(Index) == 8}, row * rows.entries);
+  }
+  template <class Bits>
+  __device__ Entries from_of(int64_t row) const {
+    return entries_from<Bits>(rows.from, row * rows.from_stride);
+  }
+};
+
+// ---- The sample ----
+
+template <class Order, class Index>
+__global__ void __launch_bounds__(tuning::kSortMaxThreads)
+    sort_sample(Params params, Order order, int capacity) {
+  using Bits = typename Order::Bits;
+  __shared__ BlockScratch<typename KeyWord<Bits>::type, Index> scratch;
+  const BlockMemory<Bits, Index> memory(dynamic_shared(), capacity);
+  const int64_t row = blockIdx.x, entries = params.rows.entries;
+  const int samples = params.shape.sample, parts = params.shape.parts;
+  const Entries from = params.from_of<Bits>(row), to = params.sample_of<Bits, Index>(row);
+  follow_kernel_before();
+  for (int i = static_cast<int>(threadIdx.x); i < parts; i += static_cast<int>(blockDim.x)) {
+    params.memory.counts[row * parts + i] = 0;
+  }
+  if (threadIdx.x == 0) params.memory.arrived[row] = 0;
+  sort_in_block<kItems<Order, Index>>(
+      samples, order, memory, scratch,
+      [&](int i, Bits& bits, Index& index) {
+        read_entry(from, sampled_entry(i, samples, entries), bits, index);
+      },
+      [&](int rank, Bits bits, Index index) { write_entry(to, rank, bits, index); });
+}
+
+// ---- Dealing out ----
+
+// The splitters of a row in shared memory: part p ends with the entry before splitter p.
+template <class Order, class Index>
+struct Splitters {
+  using Word = typename KeyWord<typename Order::Bits>::type;
+  Word* keys;
+  Index* indices;
+  int parts;  // a power of two
+
+  // A splitter takes 16 bytes of shared memory, whatever its type.
+  __device__ Splitters(unsigned char* base, int count_of_parts)
+      : keys(reinterpret_cast<Word*>(base)),
+        indices(reinterpret_cast<Index*>(base + 8 * count_of_parts)),
+        parts(count_of_parts) {}
+
+  // By all threads of a block, a barrier before part_of.
+  __device__ void load(const Entries& sample, int samples, const Order& order) {
+    for (int p = static_cast<int>(threadIdx.x); p < parts - 1; p += static_cast<int>(blockDim.x)) {
+      typename Order::Bits bits;
+      read_entry(sample, static_cast<int64_t>(p + 1) * samples / parts, bits, indices[p]);
+      keys[p] = order(bits);
+    }
+  }
+
+  __device__ int part_of(Word key, Index index) const {
+    int part = 0;
+    for (int step = parts / 2; step > 0; step /= 2) {
+      const Word other = keys[part + step - 1];
+      const bool before = (key > other) | ((key == other) & (index < indices[part + step - 1]));
+      part += before ? 0 : step;
+    }
+    return part;
+  }
+};
+
+// Counts the entries of each part; the last block of a row finds where parts start.
+template <class Order, class Index>
+__global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlocksPerSm)
+    count_parts(Params params, Order order) {
+  using Bits = typename Order::Bits;
+  const int parts = params.shape.parts, blocks = params.shape.blocks_per_row;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  unsigned char* const shared = dynamic_shared();
+  Splitters<Order, Index> splitters(shared, parts);
+  uint32_t* const counts = reinterpret_cast<uint32_t*>(shared + 16 * parts);
+  const int64_t row = blockIdx.x / blocks, block = blockIdx.x % blocks;
+  const Entries from = params.from_of<Bits>(row);
+  unsigned long long* const row_counts = params.memory.counts + row * parts;
+  for (int p = thread; p < parts; p += threads) counts[p] = 0;
+  follow_kernel_before();
+  splitters.load(params.sample_of<Bits, Index>(row), params.shape.sample, order);
+  __syncthreads();
+  const int64_t step = int64_t{threads} * blocks, entries = params.rows.entries;
+#pragma unroll 4
+  for (int64_t i = block * threads + thread; i < entries; i += step) {
+    Bits bits;
+    Index index;
+    read_entry(from, i, bits, index);
+    atomicAdd(counts + splitters.part_of(order(bits), index), 1u);
+  }
+  __syncthreads();
+  for (int p = thread; p < parts; p += threads) {
+    if (counts[p] > 0) atomicAdd(row_counts + p, static_cast<unsigned long long>(counts[p]));
+  }
+  if (!is_last_block(params.memory.arrived + row, static_cast<uint32_t>(blocks)) || thread >= 32) return;
+  unsigned long long start = 0;
+  for (int p = thread; p - thread < parts; p += 32) {
+    const unsigned long long own = p < parts ? row_counts[p] : 0;
+    unsigned long long inclusive = own;
+#pragma unroll
+    for (int distance = 1; distance < 32; distance *= 2) {
+      const unsigned long long other = __shfl_up_sync(~0u, inclusive, distance);
+      if (thread >= distance) inclusive += other;
+    }
+    if (p < parts) params.memory.starts[row * parts + p] = start + inclusive - own;
+    start += __shfl_sync(~0u, inclusive, 31);
+  }
+}
+
+// The shared memory of deal_parts, deal_bytes of it.
+template <class Bits, class Index>
+struct DealMemory {
+  unsigned char* splitters;
+  unsigned long long* shifts;  // from an entry's place in the tile to that in the row
+  Index* indices;
+  Bits* values;
+  uint32_t* bins;
+  uint16_t* part;
+
+  __device__ DealMemory(unsigned char* base, int parts, int tile) {
+    splitters = base;
+    shifts = reinterpret_cast<unsigned long long*>(splitters + 16 * parts);
+    indices = reinterpret_cast<Index*>(shifts + parts);
+    bins = reinterpret_cast<uint32_t*>(indices + tile);
+    values = reinterpret_cast<Bits*>(bins + bins_for(parts) + 4);
+    part = reinterpret_cast<uint16_t*>(reinterpret_cast<unsigned char*>(values) + sizeof(Bits) * tile);
+  }
+};
+
+// Brings every entry to its part. A tile is put in the order of its parts first, so that what goes to a part
+// is written together.
+template <class Order, class Index>
+__global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlocksPerSm)
+    deal_parts(Params params, Order order) {
+  using Bits = typename Order::Bits;
+  constexpr int kItemsHere = kItems<Order, Index>;
+  __shared__ uint32_t warp_sums[32];
+  const int parts = params.shape.parts, blocks = params.shape.blocks_per_row, tile = params.shape.tile;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const DealMemory<Bits, Index> memory(dynamic_shared(), parts, tile);
+  Splitters<Order, Index> splitters(memory.splitters, parts);
+  const int64_t row = blockIdx.x / blocks, entries = params.rows.entries;
+  const Entries from = params.from_of<Bits>(row), to = params.parts_of<Bits, Index>(row);
+  unsigned long long* const starts = params.memory.starts + row * parts;
+  const int bin_count = bins_for(parts);
+  follow_kernel_before();
+  splitters.load(params.sample_of<Bits, Index>(row), params.shape.sample, order);
+
+  for (int64_t first = static_cast<int64_t>(blockIdx.x % blocks) * tile; first < entries;
+       first += int64_t{tile} * blocks) {
+    const int count = static_cast<int>(min(entries - first, static_cast<int64_t>(tile)));
+    for (int i = thread; i < bin_count; i += threads) memory.bins[i] = 0;
+    __syncthreads();  // splitters are there, and bins are clear
+    Bits bits[kItemsHere];
+    Index indices[kItemsHere];
+    uint32_t places[kItemsHere];
+#pragma unroll
+    for (int e = 0; e < kItemsHere; ++e) {
+      const int i = thread + e * threads;
+      if (i < count) read_entry(from, first + i, bits[e], indices[e]);
+    }
+#pragma unroll
+    for (int e = 0; e < kItemsHere; ++e) {
+      if (thread + e * threads < count) {
+        const uint32_t part = static_cast<uint32_t>(splitters.part_of(order(bits[e]), indices[e]));
+        places[e] = part << 16 | atomicAdd(memory.bins + part, 1u);
+      }
+    }
+    __syncthreads();
+    start_bins(memory.bins, bin_count, warp_sums, nullptr);
+    for (int p = thread; p < parts; p += threads) {
+      const uint32_t start = memory.bins[p], own = memory.bins[p + 1] - start;
+      if (own > 0) memory.shifts[p] = atomicAdd(starts + p, static_cast<unsigned long long>(own)) - start;
+    }
+#pragma unroll
+    for (int e = 0; e < kItemsHere; ++e) {
+      if (thread + e * threads < count) {
+        const uint32_t part = places[e] >> 16;
+        const int at = static_cast<int>(memory.bins[part] + (places[e] & 0xFFFF));
+        memory.values[at] = bits[e];
+        memory.indices[at] = indices[e];
+        memory.part[at] = static_cast<uint16_t>(part);
+      }
+    }
+    __syncthreads();
+    for (int i = thread; i < count; i += threads) {
+      write_entry(to, static_cast<int64_t>(memory.shifts[memory.part[i]] + i), memory.values[i],
+                  memory.indices[i]);
+    }
+    __syncthreads();  // the next tile comes to where this one is
+  }
+}
+
+// ---- The parts ----
+
+// A part that is too large for a block: the best `kept` of it are brought to `to` and sorted by digits there
+// and in `from`, of which nothing is left.
+template <class Order, class Index>
+__device__ __noinline__ void sort_large_part(int64_t count, int64_t kept, int64_t cols, Order order,
+                                             Entries from, Entries to, uint32_t* counters) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  __shared__ ListSelectionScratch<Word> selection;
+  __shared__ RangeScratch<Word, Index> scratch;
+  __shared__ unsigned long long brought;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const Index last_index = static_cast<Index>(cols - 1);
+  const auto entry = [&](int64_t i) {
+    Bits bits;
+    Index index;
+    read_entry(from, i, bits, index);
+    return Extended{order(bits), static_cast<Index>(last_index - index)};
+  };
+  Extended bound{0, 0};
+  if (kept < count) {
+    const int entries = static_cast<int>(count);
+    find_key_range</*kInFlight=*/4>(entries, selection, [&](int i) { return entry(i).key; });
+    bound = bound_in_list<Word, Index>(entries, static_cast<uint64_t>(kept), /*slack=*/0, bits_of(last_index),
+                                       tuning::kSortDigitBits, counters, selection, entry);
+  }
+  if (thread == 0) {
+    scratch.reset();
+    brought = 0;
+  }
+  __syncthreads();
+  SeenEntries<Word, Index> seen;
+  for (int64_t i = thread; i < count; i += threads) {
+    Bits bits;
+    Index index;
+    read_entry(from, i, bits, index);
+    const Word key = order(bits);
+    if (Extended{key, static_cast<Index>(last_index - index)} < bound) continue;
+    seen.see(key, index);
+    write_entry(to, static_cast<int64_t>(atomicAdd(&brought, 1ull)), bits, index);
+  }
+  seen.add_to(scratch);
+  __syncthreads();
+  const Entries sorted =
+      sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from, scratch.range(), counters);
+  if (sorted.values == to.values) return;
+  for (int64_t i = thread; i < kept; i += threads) {
+    Bits bits;
+    Index index;
+    read_entry(sorted, i, bits, index);
+    write_entry(to, i, bits, index);
+  }
+}
+
+template <class Order, class Index>
+__global__ void __launch_bounds__(tuning::kSortMaxThreads)
+    sort_parts(Params params, int64_t cols, Order order) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  __shared__ BlockScratch<Word, Index> scratch;
+  const int parts = params.shape.parts, capacity = params.shape.capacity;
+  const BlockMemory<Bits, Index> memory(dynamic_shared(), capacity);
+  const int64_t row = blockIdx.x / parts, part = blockIdx.x % parts;
+  follow_kernel_before();
+  // Dealing has brought every start to its part's end.
+  const int64_t end = static_cast<int64_t>(params.memory.starts[row * parts + part]);
+  const int64_t count = static_cast<int64_t>(params.memory.counts[row * parts + part]);
+  const int64_t start = end - count, kept = min(count, params.rows.kept - start);
+  if (kept <= 0) return;
+  const Entries from = entries_from<Bits>(params.parts_of<Bits, Index>(row), start);
+  const Entries to = entries_from<Bits>(params.rows.to, row * params.rows.kept + start);
+  if (count > capacity) {
+    return sort_large_part<Order, Index>(count, kept, cols, order, from, to, memory.counters);
+  }
+  sort_in_block<kItems<Order, Index>>(
+      static_cast<int>(count), order, memory, scratch,
+      [&](int i, Bits& bits, Index& index) { read_entry(from, i, bits, index); },
+      [&](int rank, Bits bits, Index index) {
+        if (rank < kept) write_entry(to, rank, bits, index);
+      });
+}
+
+// ---- Launches ----
+
+template <class Order, class Index>
+ErrorCode launch(const Problem& problem, const Params& params, const Order& order, Stream stream) {
+  constexpr int kEntryBytes = BlockMemory<typename Order::Bits, Index>::kEntryBytes;
+  const Shape& shape = params.shape;
+  static std::atomic<uint64_t> sample_allowed, deal_allowed, parts_allowed;
+  const unsigned rows = static_cast<unsigned>(params.rows.rows);
+  const unsigned deal_blocks = rows * static_cast<unsigned>(shape.blocks_per_row);
+
+  const int sample_threads = std::min(tuning::kSortMaxThreads, std::max(64, shape.sample / 2));
+  size_t bytes = static_cast<size_t>(block_bytes(kEntryBytes, shape.sample, sample_threads));
+  cudaError_t error = allow_shared_memory(sort_sample<Order, Index>, bytes, sample_allowed);
+  if (error != cudaSuccess) return error;
+  error = launch_kernel(/*ahead=*/true, sort_sample<Order, Index>, rows,
+                        static_cast<unsigned>(sample_threads), bytes, stream, params, order, shape.sample);
+  if (error != cudaSuccess) return error;
+
+  error = launch_kernel(/*ahead=*/true, count_parts<Order, Index>, deal_blocks, tuning::kSortDealThreads,
+                        static_cast<size_t>(16 + 4) * shape.parts, stream, params, order);
+  if (error != cudaSuccess) return error;
+
+  bytes = static_cast<size_t>(deal_bytes(kEntryBytes, shape.parts, shape.tile));
+  error = allow_shared_memory(deal_parts<Order, Index>, bytes, deal_allowed);
+  if (error != cudaSuccess) return error;
+  error = launch_kernel(/*ahead=*/true, deal_parts<Order, Index>, deal_blocks, tuning::kSortDealThreads,
+                        bytes, stream, params, order);
+  if (error != cudaSuccess) return error;
+
+  bytes = static_cast<size_t>(block_bytes(kEntryBytes, shape.capacity, shape.threads));
+  error = allow_shared_memory(sort_parts<Order, Index>, bytes, parts_allowed);
+  if (error != cudaSuccess) return error;
+  return launch_kernel(/*ahead=*/true, sort_parts<Order, Index>, rows * static_cast<unsigned>(shape.parts),
+                       static_cast<unsigned>(shape.threads), bytes, stream, params, problem.cols, order);
+}
+
+}  // namespace
+
+ErrorCode sort_in_parts(const Problem& problem, const Rows& rows, const Shape& shape, const Memory& memory,
+                        Stream stream) {
+  const Params params{rows, shape, memory};
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    return visit_index(problem.cols, [&](auto index) -> ErrorCode {
+      return launch<decltype(order), decltype(index)>(problem, params, order, stream);
+    });
+  });
+}
+
+}  // namespace gputopk::cuda::sort

@@ -1,0 +1,95 @@
+// Rows in order: the step that orders the winners of a selection, and the algorithm that sorts whole rows.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "core/problem.h"
+#include "cuda/cost.h"
+#include "cuda/gpu.h"
+#include "cuda/stream.h"
+
+namespace gputopk::cuda::sort {
+
+// Why no form here serves the request, or nullptr.
+const char* unsupported_reason(const Problem& problem);
+
+// How rows of so many entries, a value and its index each, are put in order.
+struct Shape {
+  int64_t entries;     // of a row
+  int threads;         // of a block that sorts
+  int capacity;        // entries that a block can sort
+  int parts;           // of a row, a block each, kept apart by splitters; 1: a block sorts the row
+  int sample;          // entries of a row that its splitters are taken from
+  int blocks_per_row;  // that deal a row's entries out to its parts, so many at a time
+  int tile;            //
+};
+
+// The step behind a selection: puts the winners of each row in order, best first and equal values by index,
+// in the outputs themselves.
+struct OrderRows {
+  Shape shape;
+
+  static OrderRows plan(const Problem& problem, const Device& device);
+  void describe(char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  // buffers.values and buffers.indices hold the winners in any order.
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// Rows of which all is wanted, in any order: a copy, and the positions.
+struct Copy {
+  static constexpr Algorithm kAlgorithm = Algorithm::kSort;
+  static constexpr const char* kName = "sort.copy";
+
+  int blocks;
+
+  static bool serves(const Problem& problem, const Device&) {
+    return problem.k == problem.cols && !problem.sorted;
+  }
+  static Copy plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return false; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// Many winners of long rows, in any order: what comes before one bound from a sample is written as the row is
+// read, what lies between that and another is looked at again.
+struct Partition {
+  static constexpr Algorithm kAlgorithm = Algorithm::kSort;
+  static constexpr const char* kName = "sort.partition";
+  static constexpr int kMostRounds = 3;
+
+  int rounds;
+  int samples[kMostRounds];      // of a row
+  int64_t windows[kMostRounds];  // entries between the bounds that can be stored
+  int blocks_per_row[kMostRounds];
+
+  static bool serves(const Problem& problem, const Device& device);
+  static Partition plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return false; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// Rows of which a good part is wanted: they are sorted whole, and the best k kept.
+struct WholeRows {
+  static constexpr Algorithm kAlgorithm = Algorithm::kSort;
+  static constexpr const char* kName = "sort.whole_rows";
+
+  Shape shape;
+
+  static bool serves(const Problem& problem, const Device&);
+  static WholeRows plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+}  // namespace gputopk::cuda::sort

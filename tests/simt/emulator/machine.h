@@ -1,0 +1,181 @@
+// The emulated GPU: launches of a stream, their blocks, and a fiber for each thread. One operating-system
+// thread runs all of them in turn; who is next is drawn from a seed.
+//
+//   schedule.cpp   who runs; barriers, warp collectives, clusters, launches ahead of time
+//   memory.cpp     what may be read and written
+//   shared.cpp     shared memory, and races in it
+//   views.cpp      what a block sees of global memory, and when
+//   copies.cpp     bulk copies
+//   runtime.cpp    the CUDA runtime's functions
+//   undefined.cpp  what -fsanitize=undefined calls
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cuda_runtime_api.h"
+#include "views.h"
+
+namespace simt {
+
+// What a test says of the device and of the run.
+struct Settings {
+  int sm_count = 4;
+  int compute_capability = 90;
+  int shared_bytes = 227 * 1024;  // a block's, at most
+  int cluster_blocks = 8;
+  int cluster_room = 8;  // blocks of a cluster that a launch finds room for, as in a part of a GPU
+  uint64_t seed = 1;
+};
+
+struct Block;
+struct Launch;
+
+enum class State : uint8_t { kReady, kCollective, kBarrier, kNamedBarrier, kCluster, kGrid, kDone };
+
+struct Thread {
+  void* stack_pointer;
+  Block* block;
+  unsigned index;  // in the block
+  State state;
+  // A collective: what it brings, and what it takes away. A barrier: the result.
+  Collective kind;
+  unsigned mask;
+  uint64_t value, result;
+  int from;
+  int named_barrier;
+  int arrived_at;       // the cluster barrier's phase, or -1
+  uint32_t warp_syncs;  // __syncwarps that it has passed
+  int cluster_phases;   // of the cluster's barrier that it has waited for
+};
+
+struct Warp {
+  unsigned lanes;    // that there are
+  unsigned ready;    // that can run
+  unsigned waiting;  // at a collective
+  unsigned ended;
+};
+
+struct Cluster {
+  std::vector<Block*> blocks;
+  int phase = 0;
+  int awaited = 0;  // threads that have not arrived in this phase
+  int running = 0;
+};
+
+// A barrier in shared memory that bulk copies complete on.
+struct MemoryBarrier {
+  uint64_t* address;
+  unsigned arrivals;
+  int64_t pending_arrivals, pending_bytes;
+  bool fenced;  // others, and copies, may use it
+  unsigned phase;
+};
+struct BulkCopy {
+  unsigned char* to;
+  const unsigned char* from;
+  unsigned bytes;
+  uint64_t* barrier;
+};
+
+struct NamedBarrier {
+  int arrived = 0;
+};
+
+struct BlockMemory;  // shared.cpp's
+
+struct Block {
+  Launch* launch;
+  unsigned index;
+  std::vector<Thread> threads;
+  std::vector<Warp> warps;
+  uint32_t ready_warps;
+  int running;  // threads that have not ended
+  int arrived;  // at the block's barrier
+  Vote vote;    // of that barrier
+  int voted;
+  uint32_t barriers;  // passed
+  bool begun, triggered;
+  std::shared_ptr<Cluster> cluster;
+  unsigned rank;  // in the cluster
+  NamedBarrier named[16];
+  std::vector<MemoryBarrier> memory_barriers;
+  std::vector<BulkCopy> copies;
+  BlockMemory* memory;
+  std::unique_ptr<View> view;
+  unsigned char* stacks;
+};
+
+struct Launch {
+  std::unique_ptr<Call> call;  // none: work of the host
+  std::function<void()> host_work;
+  unsigned blocks, threads;
+  size_t shared_bytes;
+  unsigned cluster_blocks = 1;
+  bool ahead = false, cooperative = false;
+  const void* kernel = nullptr;
+  std::vector<unsigned> order;  // in which clusters, or blocks, begin
+  size_t begun = 0;             // of that order
+  unsigned ended = 0, triggered = 0;
+  unsigned at_grid_barrier = 0;  // threads
+  Launch* before = nullptr;      // in the stream
+  bool complete = false;
+  std::vector<Pending> on_the_way;  // stores of blocks that have ended
+};
+
+struct Machine {
+  Settings settings;
+  std::deque<std::unique_ptr<Launch>> stream;
+  std::vector<Block*> resident;
+  bool failed = false;
+  std::string message;
+  uint64_t launches = 0, steps = 0, switches = 0;
+};
+
+// ---- runtime.cpp ----
+// Whether a kernel may have so much: a message, or null.
+const char* too_much_shared(const Launch& launch, size_t static_bytes);
+
+extern Machine machine;
+extern Thread* current;  // that runs, or null: the host does
+
+inline constexpr size_t kStackBytes = 64 * 1024;
+
+// ---- schedule.cpp ----
+uint32_t random_number();
+inline bool one_in(uint32_t n) { return n <= 1 || random_number() % n == 0; }
+// Runs all that has been launched. False: machine.message says why not.
+bool synchronize();
+// Forgets what is left of a stream.
+void abandon();
+// The thread that runs lets others run, of this block or others.
+void give_way();
+// The same at a point where the order of blocks matters, if the dice say so.
+void may_give_way();
+// Waits for what others do.
+void wait_for(const char* what, const std::function<bool()>& done);
+void made_progress();
+std::string where(const Thread& thread);
+
+// ---- memory.cpp ----
+enum class Region : uint8_t { kInput, kOutput, kWorkspace };
+// Memory that kernels may use. `row_bytes` of each `stride_bytes`, 0: all of it.
+void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t row_bytes = 0,
+                size_t stride_bytes = 0);
+// Of an output: whether all has been written; else the first byte that has not.
+bool is_written(const void* begin, size_t bytes, size_t& first);
+void clear_regions();
+void poison(void* memory, size_t bytes);
+// By the thread that runs, as if it were a load or store.
+void access_range(const void* pointer, size_t bytes, bool writes);
+
+// ---- copies.cpp ----
+// Some of the block's, of which there are some.
+void land_copies(Block& block);
+
+}  // namespace simt

@@ -1,0 +1,466 @@
+// What tests call, through ctypes: one top-k by the kernels, on a device of the caller's making.
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "cuda/plan/plan.h"
+#include "cuda/topk.h"
+#include "machine.h"
+#include "probes.h"
+
+extern "C" __attribute__((weak)) void __gcov_dump();
+
+namespace {
+
+namespace cuda = gputopk::cuda;
+using gputopk::Problem;
+
+// "threads=64,blocks=2"
+using Overrides = std::map<std::string, int64_t>;
+
+Overrides parse(const char* text) {
+  Overrides overrides;
+  const std::string all(text);
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = all.find(',', begin);
+    if (end == std::string::npos) end = all.size();
+    const std::string item = all.substr(begin, end - begin);
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos) throw std::runtime_error("no number in the override " + item);
+    overrides[item.substr(0, equals)] = std::stoll(item.substr(equals + 1));
+    begin = end + 1;
+  }
+  return overrides;
+}
+
+class Taken {
+ public:
+  explicit Taken(Overrides overrides) : left_(std::move(overrides)) {}
+  int64_t operator()(const char* name, int64_t otherwise) {
+    const auto found = left_.find(name);
+    if (found == left_.end()) return otherwise;
+    const int64_t value = found->second;
+    left_.erase(found);
+    return value;
+  }
+  void done() const {
+    if (!left_.empty()) throw std::runtime_error("this form has no override " + left_.begin()->first);
+  }
+
+ private:
+  Overrides left_;
+};
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+// A form's config with overrides: its study, where it has one. Within what csrc/binding/topk_cuda.cpp lets
+// through.
+template <class Form>
+Form config_of(const Problem& problem, const cuda::Device& device, Taken&) {
+  require(Form::serves(problem, device), "the form does not serve this");
+  return Form::plan(problem, device);
+}
+
+cuda::air::Study air_study(Taken& take, int most_bits) {
+  cuda::air::Study study;
+  study.threads = static_cast<int>(take("threads", 0));
+  study.cluster = static_cast<int>(take("cluster", 0));
+  study.digit_bits = static_cast<int>(take("digit_bits", 0));
+  study.blocks = static_cast<int>(take("blocks", 0));
+  study.adaptive = take("adaptive", 1) != 0;
+  study.early_stop = take("early_stop", 1) != 0;
+  if (study.threads > 0) most_bits = std::min(most_bits, gputopk::bit_width(study.threads * 32 - 1));
+  require(study.digit_bits <= most_bits, "digits of so many bits");
+  return study;
+}
+template <>
+cuda::air::ManyBlocks config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::air::plan_many_blocks(problem, device, air_study(take, 14));
+  const int64_t buffer = take("buffer", -1);
+  if (buffer >= 0 && config.adaptive) config.buffer = std::min(problem.cols, buffer);
+  return config;
+}
+template <>
+cuda::air::OneBlock config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  return cuda::air::plan_one_block(problem, device, air_study(take, 11));
+}
+template <>
+cuda::air::OneCluster config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  const auto config = cuda::air::plan_one_cluster(problem, device, air_study(take, 11));
+  require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
+  return config;
+}
+
+cuda::grid_select::Study grid_select_study(const Problem& problem, Taken& take) {
+  cuda::grid_select::Study study;
+  study.blocks = static_cast<int>(take("blocks", 0));
+  study.threads = static_cast<int>(take("threads", 0));
+  study.thread_queues = take("thread_queues", 0) != 0 && problem.dtype == gputopk::DType::kFloat32;
+  return study;
+}
+template <>
+cuda::grid_select::Registers config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  using cuda::grid_select::Registers;
+  require(problem.k <= cuda::grid_select::kRegistersMaxK, "so large a k for lists in registers");
+  auto config = Registers::plan(problem, device, grid_select_study(problem, take));
+  // Rows with indices of 64 bits are none for a warp.
+  if (config.blocks_per_row == 0 && problem.cols > simt::most_cols_of_32_bits) config.blocks_per_row = 1;
+  return config;
+}
+template <>
+cuda::grid_select::SharedList config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::grid_select::SharedList::plan(problem, device, grid_select_study(problem, take));
+  config.capacity = static_cast<int>(take("capacity", config.capacity));
+  return config;
+}
+
+template <>
+cuda::bitonic::ManyBlocks config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::bitonic::ManyBlocks::plan(problem, device);
+  const int blocks = static_cast<int>(take("blocks", 0));
+  if (blocks > 0) config.blocks_per_row = blocks;
+  return config;
+}
+
+template <>
+cuda::delegate::FromMaxima config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  const int alpha = static_cast<int>(take("alpha", 0)), beta = static_cast<int>(take("beta", 0));
+  const auto range = cuda::delegate::alphas(problem, beta == 0 ? 1 : beta);
+  require(range.least <= range.most && (alpha == 0 || (alpha >= range.least && alpha <= range.most)),
+          "subranges of such a size");
+  auto config = cuda::delegate::FromMaxima::plan(problem, device, {alpha, beta});
+  const int64_t buffer = take("buffer", -1), passes = take("likely_passes", -1);
+  if (buffer >= 0) config.second_buffer = std::min(problem.cols, 2 * problem.k + buffer);
+  if (passes >= 0) config.likely_passes = static_cast<int>(passes);
+  return config;
+}
+template <>
+cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::delegate::FromSample::plan(problem, device);
+  // A sample's 128-byte lines are drawn from strata of two at least.
+  const int64_t lines = problem.cols * gputopk::dtype_bytes(problem.dtype) / 128;
+  require(lines >= 2 * 256 * config.sample_blocks_per_row + 2, "so short a row for its sample");
+  const int64_t buffer = take("buffer", -1), passes = take("likely_passes", -1), rank = take("rank", -1);
+  if (buffer >= 0) config.buffer = std::min(problem.cols, 2 * problem.k + buffer);
+  if (passes >= 0) config.likely_passes = static_cast<int>(passes);
+  if (rank > 0 && rank <= config.delegates) config.rank = static_cast<int>(rank);
+  return config;
+}
+
+template <>
+cuda::delegate::OnChip config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  require(cuda::delegate::OnChip::serves(problem, device), "the form does not serve this");
+  cuda::delegate::OnChip::Study study;
+  study.threads = static_cast<int>(take("threads", 0));
+  study.blocks_per_sm = static_cast<int>(take("blocks_per_sm", 0));
+  study.chunk_bytes = static_cast<int>(take("chunk_bytes", 0));
+  return cuda::delegate::OnChip::plan(problem, device, study);
+}
+
+template <>
+cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::sort::WholeRows::plan(problem, device);
+  cuda::sort::Shape& shape = config.shape;
+  shape.parts = static_cast<int>(take("parts", shape.parts));
+  shape.sample = shape.parts > 1 ? 16 * shape.parts : 0;
+  shape.threads = static_cast<int>(take("threads", shape.threads));
+  shape.capacity = static_cast<int>(take("capacity", shape.capacity));
+  shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
+  shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
+  return config;
+}
+
+template <size_t kForm = 0, class Visit>
+bool visit_forms(Visit&& visit) {
+  if constexpr (kForm < std::variant_size_v<cuda::Config>) {
+    using Form = std::variant_alternative_t<kForm, cuda::Config>;
+    if (visit(static_cast<Form*>(nullptr), std::string(Form::kName))) return true;
+    return visit_forms<kForm + 1>(visit);
+  }
+  return false;
+}
+
+}  // namespace
+
+extern "C" {
+
+struct SimtDevice {
+  int32_t sm_count, compute_capability, shared_bytes, cluster_blocks, cluster_room;
+  int64_t most_cols_of_32_bits;
+  uint64_t seed;
+};
+
+struct SimtTopk {
+  int32_t dtype, algorithm, largest, sorted, magnitude, wide_indices;
+  int64_t rows, cols, row_stride, k;
+  const char* form;       // "" for the plan's choice of the algorithm
+  const char* overrides;  // of the form's numbers
+  const void* input;
+  void* values;
+  void* indices;
+};
+
+struct SimtRerank {
+  int32_t dtype, metric, wide_ids;
+  int64_t queries, vectors, candidates, dims, k, query_stride, vector_stride, id_stride;
+  const void* query_rows;
+  const void* vector_rows;
+  const void* ids;
+  float* distances;
+  void* ids_out;
+};
+
+}  // extern "C"
+
+namespace {
+
+cuda::Device use(const SimtDevice& device) {
+  simt::machine.settings = {device.sm_count,       device.compute_capability, device.shared_bytes,
+                            device.cluster_blocks, device.cluster_room,       device.seed};
+  simt::machine.failed = false;
+  simt::machine.message.clear();
+  simt::machine.launches = simt::machine.steps = simt::machine.switches = 0;
+  simt::most_cols_of_32_bits = device.most_cols_of_32_bits;
+  return {device.sm_count, device.compute_capability, device.shared_bytes, device.cluster_blocks};
+}
+
+Problem problem_of(const SimtTopk& call) {
+  Problem problem;
+  problem.dtype = static_cast<gputopk::DType>(call.dtype);
+  problem.rows = call.rows;
+  problem.cols = call.cols;
+  problem.row_stride = call.row_stride;
+  problem.k = call.k;
+  problem.largest = call.largest != 0;
+  problem.sorted = call.sorted != 0;
+  problem.magnitude = call.magnitude != 0;
+  problem.wide_indices = call.wide_indices != 0;
+  return problem;
+}
+
+// Throws where the form, or algorithm, does not serve the request.
+cuda::Plan plan_of(const SimtTopk& call, const cuda::Device& device) {
+  const Problem problem = problem_of(call);
+  const auto algorithm = static_cast<gputopk::Algorithm>(call.algorithm);
+  const std::string form = call.form;
+  if (form.empty()) {
+    if (const char* reason = cuda::unsupported_reason(problem, algorithm))
+      throw std::invalid_argument(reason);
+    return cuda::make_plan(problem, device, algorithm);
+  }
+  std::optional<cuda::Plan> plan;
+  visit_forms([&](auto* type, const std::string& name) {
+    using Form = std::decay_t<decltype(*type)>;
+    if (name != form) return false;
+    if (const char* reason = cuda::unsupported_reason(problem, Form::kAlgorithm))
+      throw std::invalid_argument(reason);
+    Taken take(parse(call.overrides));
+    const bool forced = take("forced", 0) != 0;
+    if (!forced && !Form::serves(problem, device))
+      throw std::invalid_argument("the form does not serve this");
+    plan = cuda::plan_of(problem, device, config_of<Form>(problem, device, take));
+    take.done();
+    return true;
+  });
+  if (!plan) throw std::runtime_error("no form " + form);
+  return *plan;
+}
+
+void copy_text(const std::string& from, char* to, size_t bytes) {
+  std::snprintf(to, bytes, "%s", from.c_str());
+}
+
+// What the calls below return, besides what CUDA would.
+enum { kOk = 0, kNotServed = -1, kFailed = -2 };
+
+template <class Work>
+int guarded(char* message, size_t message_bytes, Work&& work) {
+  int result = kFailed;
+  message[0] = '\0';
+  try {
+    result = work();
+  } catch (const std::invalid_argument& reason) {
+    copy_text(reason.what(), message, message_bytes);
+    result = kNotServed;
+  } catch (const std::exception& error) {
+    copy_text(error.what(), message, message_bytes);
+  }
+  if (result == kFailed && simt::machine.failed) {
+    const std::string plan = message[0] != '\0' ? std::string(" (") + message + ")" : "";
+    copy_text(simt::machine.message + plan, message, message_bytes);
+  }
+  simt::abandon();
+  simt::clear_regions();
+  return result;
+}
+
+// A call's workspace, of exactly so many bytes.
+class Memory {
+ public:
+  explicit Memory(size_t bytes)
+      : memory_(bytes > 0 ? aligned_alloc(256, (bytes + 255) / 256 * 256) : nullptr) {
+    simt::add_region("workspace", memory_, bytes, simt::Region::kWorkspace);
+  }
+  Memory(const Memory&) = delete;
+  ~Memory() { free(memory_); }
+  void* get() const { return memory_; }
+
+ private:
+  void* memory_;
+};
+
+void check_written(const char* name, const void* begin, size_t bytes, size_t element_bytes) {
+  size_t first = 0;
+  if (simt::is_written(begin, bytes, first)) return;
+  throw std::runtime_error(std::string(name) + " number " + std::to_string(first / element_bytes) +
+                           " is not written");
+}
+
+}  // namespace
+
+extern "C" {
+
+// The names of all forms, separated by blanks.
+int simt_forms(char* text, size_t bytes) {
+  std::string names;
+  visit_forms([&](auto*, const std::string& name) {
+    names += (names.empty() ? "" : " ") + name;
+    return false;
+  });
+  copy_text(names, text, bytes);
+  return kOk;
+}
+
+int simt_plan(const SimtTopk* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&] {
+    char line[1024];
+    cuda::describe(plan_of(*call, use(*device)), line, sizeof(line));
+    copy_text(line, text, bytes);
+    return kOk;
+  });
+}
+
+// 0; a cudaError_t; -1 where the request is not served; -2 where the emulator has found something. `text`
+// says why, and, after a run, by what plan.
+int simt_topk(const SimtTopk* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Plan plan = plan_of(*call, use(*device));
+    const Problem& problem = plan.problem;
+    char line[1024];
+    cuda::describe(plan, line, sizeof(line));
+    copy_text(line, text, bytes);
+
+    const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
+    const size_t winners = static_cast<size_t>(problem.rows * problem.k);
+    const size_t row = problem.cols * element, stride = problem.row_stride * element;
+    simt::add_region("input", const_cast<void*>(call->input), (problem.rows - 1) * stride + row,
+                     simt::Region::kInput, stride > row ? row : 0, stride);
+    simt::add_region("values", call->values, winners * element, simt::Region::kOutput);
+    simt::add_region("indices", call->indices, winners * index, simt::Region::kOutput);
+    const Memory workspace(cuda::workspace_bytes(plan));
+
+    gputopk::Buffers buffers;
+    buffers.input = call->input;
+    buffers.values = call->values;
+    buffers.indices = call->indices;
+    buffers.workspace = workspace.get();
+    const int error = cuda::run(plan, buffers, nullptr);
+    if (!simt::synchronize()) return kFailed;
+    if (error != 0) return error;
+    check_written("value", call->values, winners * element, element);
+    check_written("index", call->indices, winners * index, index);
+    return kOk;
+  });
+}
+
+// The same of a rerank.
+int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    gputopk::RerankProblem problem;
+    problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.metric = static_cast<gputopk::Metric>(call->metric);
+    problem.queries = call->queries;
+    problem.vectors = call->vectors;
+    problem.candidates = call->candidates;
+    problem.dims = call->dims;
+    problem.k = call->k;
+    problem.query_stride = call->query_stride;
+    problem.vector_stride = call->vector_stride;
+    problem.id_stride = call->id_stride;
+    problem.wide_ids = call->wide_ids != 0;
+    const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu);
+    char line[1024];
+    cuda::describe(plan, line, sizeof(line));
+    copy_text(line, text, bytes);
+
+    const size_t element = gputopk::dtype_bytes(problem.dtype), id = problem.wide_ids ? 8 : 4;
+    const size_t row = problem.dims * element, winners = static_cast<size_t>(problem.queries * problem.k);
+    const auto add_rows = [](const char* name, const void* first, int64_t rows, size_t stride,
+                             size_t row_bytes) {
+      if (rows == 0) return;
+      simt::add_region(name, const_cast<void*>(first), (rows - 1) * stride + row_bytes, simt::Region::kInput,
+                       stride > row_bytes ? row_bytes : 0, stride);
+    };
+    add_rows("queries", call->query_rows, problem.queries, problem.query_stride * element, row);
+    add_rows("vectors", call->vector_rows, problem.vectors, problem.vector_stride * element, row);
+    add_rows("candidate ids", call->ids, problem.queries, problem.id_stride * id, problem.candidates * id);
+    simt::add_region("distances", call->distances, winners * sizeof(float), simt::Region::kOutput);
+    simt::add_region("ids", call->ids_out, winners * id, simt::Region::kOutput);
+    const Memory workspace(cuda::workspace_bytes(plan));
+
+    gputopk::RerankBuffers buffers;
+    buffers.queries = call->query_rows;
+    buffers.vectors = call->vector_rows;
+    buffers.candidate_ids = call->ids;
+    buffers.distances = call->distances;
+    buffers.ids = call->ids_out;
+    buffers.workspace = workspace.get();
+    const int error = cuda::run(plan, buffers, nullptr);
+    if (!simt::synchronize()) return kFailed;
+    if (error != 0) return error;
+    check_written("distance", call->distances, winners * sizeof(float), sizeof(float));
+    check_written("id", call->ids_out, winners * id, id);
+    return kOk;
+  });
+}
+
+// Writes out how often lines have run, for gcov. Nothing where that is not counted.
+void simt_dump_coverage() {
+  if (__gcov_dump != nullptr) __gcov_dump();
+}
+
+// Which of the planted faults, if any, is in force: see mutants.py.
+void simt_plant(int mutant) { simt::planted = mutant; }
+
+// A kernel of probes.cpp: its output, kProbeWords words.
+int simt_probe(const char* name, const SimtDevice* device, uint32_t* output, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    use(*device);
+    std::vector<uint32_t> input(4 * simt::kProbeWords);  // and some that are nobody's
+    for (int i = 0; i < simt::kProbeWords; ++i) input[i] = static_cast<uint32_t>(1000 + i);
+    const Memory memory(8 * sizeof(uint32_t) * simt::kProbeWords);
+    simt::add_region("input", input.data(), simt::kProbeWords * sizeof(uint32_t), simt::Region::kInput);
+    simt::add_region("output", output, simt::kProbeWords * sizeof(uint32_t), simt::Region::kOutput);
+    cudaMemsetAsync(memory.get(), 0, sizeof(uint32_t) * 8, nullptr);
+    if (!simt::launch_probe(name, input.data(), output, static_cast<uint32_t*>(memory.get()))) {
+      throw std::runtime_error(std::string("no probe ") + name);
+    }
+    return simt::synchronize() ? kOk : kFailed;
+  });
+}
+
+// Of the last call: launches, turns of blocks, turns of threads.
+void simt_counts(uint64_t* counts) {
+  counts[0] = simt::machine.launches;
+  counts[1] = simt::machine.steps;
+  counts[2] = simt::machine.switches;
+}
+
+}  // extern "C"

@@ -1,0 +1,92 @@
+"""What a form's numbers may be besides the plan's: for fuzzing, and to reach a form with short rows.
+
+entry.cpp says which there are, and refuses what a form could not be asked.
+"""
+
+from __future__ import annotations
+
+import random
+
+
+def _air_many(rng: random.Random) -> dict[str, int]:
+    return {
+        "blocks": rng.randint(0, 6),
+        "digit_bits": rng.choice((0, 0, 4, 7, 11, 14)),
+        "adaptive": rng.random() < 0.8,
+        "early_stop": rng.random() < 0.8,
+        "buffer": rng.choice((-1, -1, 1, 64, 4096)),
+    }
+
+
+def _air_one_block(rng: random.Random) -> dict[str, int]:
+    return {"threads": rng.choice((0, 64, 128, 256, 512)), "digit_bits": rng.choice((0, 0, 4, 6, 9, 11))}
+
+
+def _air_cluster(rng: random.Random) -> dict[str, int]:
+    return {
+        "cluster": rng.choice((0, 1, 2, 4, 8, 16)),
+        "threads": rng.choice((0, 64, 256, 512)),
+        "digit_bits": rng.choice((0, 0, 4, 9, 11)),
+    }
+
+
+def _bitonic_many(rng: random.Random) -> dict[str, int]:
+    return {"blocks": rng.choice((0, 1, 2, 3, 20))}
+
+
+def _registers(rng: random.Random) -> dict[str, int]:
+    return {
+        "blocks": rng.choice((-1, 0, 1, 2, 3, 5)),
+        "threads": rng.choice((0, 32, 64, 96, 128, 192, 256)),
+        "thread_queues": rng.random() < 0.2,
+    }
+
+
+def _shared_list(rng: random.Random) -> dict[str, int]:
+    return {"blocks": rng.choice((0, 1, 2, 3, 6, 40)), "threads": rng.choice((0, 64, 128, 256, 512))}
+
+
+def _from_maxima(rng: random.Random) -> dict[str, int]:
+    return {
+        "alpha": rng.choice((0, 0, 3, 4, 5, 6, 8, 10)),
+        "beta": rng.randint(0, 2),
+        "buffer": rng.choice((-1, -1, 64, 300)),
+        "likely_passes": rng.choice((-1, 0, 1, 2)),
+    }
+
+
+def _from_sample(rng: random.Random) -> dict[str, int]:
+    return {
+        "buffer": rng.choice((-1, -1, 64, 300)),
+        "rank": rng.choice((-1, -1, 1, 9)),
+        "likely_passes": rng.choice((-1, 0, 1, 2)),
+    }
+
+
+def _on_chip(rng: random.Random) -> dict[str, int]:
+    return {
+        "threads": rng.choice((0, 128, 256, 512)),
+        "blocks_per_sm": rng.choice((0, 1, 2)),
+        "chunk_bytes": rng.choice((0, 1024, 2048, 8192)),
+    }
+
+
+_DRAW = {
+    "air.many_blocks": _air_many,
+    "air.one_block": _air_one_block,
+    "air.one_cluster": _air_cluster,
+    "bitonic.many_blocks": _bitonic_many,
+    "grid_select.registers": _registers,
+    "grid_select.shared_list": _shared_list,
+    "delegate.from_maxima": _from_maxima,
+    "delegate.from_sample": _from_sample,
+    "delegate.on_chip": _on_chip,
+}
+
+
+def overrides_of(form: str, rng: random.Random) -> dict[str, int]:
+    """Numbers for the form, which then runs though it might not serve; none: the plan's, where it serves."""
+    if form not in _DRAW or rng.random() < 0.1:
+        return {}
+    drawn = {name: int(value) for name, value in _DRAW[form](rng).items()}
+    return {"forced": 1, **{name: value for name, value in drawn.items() if rng.random() < 0.7}}

@@ -1,0 +1,252 @@
+"""Planted faults: one line of csrc/cuda each, wrong. tests/simt has to find them.
+
+    make mutants                              builds them all, runs each's cases, prints which were found
+    python -m tests.simt.mutants 4 17         those two alone
+
+All are built at once, into one library: where a fault is planted, the code asks whether it is in force, and
+so a run of one is a call of simt_plant. What finds a fault is an emulator's message or a wrong result, by the
+cases beside it, under a few schedules each.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import shutil
+import sys
+import time
+from pathlib import Path
+
+from tests.cases import Case
+from tests.simt import emulated
+
+CSRC = emulated.ROOT / "csrc"
+BUILD = emulated.ROOT / "build" / "mutants"
+SCHEDULES = 6
+
+# Cases, by what they run.
+MANY = "form=air.many_blocks forced=1"
+AIR_MANY = (
+    f"float32 normal 2x9000 k=300 sorted=0 {MANY} blocks=3 sm_count=4",
+    f"int32 ten_bit_prefix 2x9000 k=700 sorted=0 {MANY} blocks=3 digit_bits=7 sm_count=3",
+    f"float32 few_distinct 2x9000 k=301 sorted=0 {MANY} blocks=3 digit_bits=4 sm_count=4",
+    f"int8 normal 1x20000 k=900 sorted=0 {MANY} blocks=4 digit_bits=4 adaptive=0 sm_count=4",
+)
+AIR_BLOCK = (
+    "float32 normal 5x3000 k=200 sorted=0 form=air.one_block forced=1 threads=128 sm_count=1",
+    "int16 few_distinct 3x2500 k=101 sorted=0 form=air.one_block forced=1 threads=64 digit_bits=6 sm_count=1",
+    "float32 normal 3x3000 k=90 form=air.one_block sm_count=4",
+)
+AIR_CLUSTER = (
+    "float32 normal 2x5000 k=400 sorted=0 form=air.one_cluster forced=1 cluster=4 threads=64 sm_count=4",
+    "int16 few_distinct 2x6000 k=900 sorted=0 form=air.one_cluster forced=1 cluster=4 digit_bits=4",
+)
+REGISTERS = (
+    "float32 normal 3x5000 k=100 form=grid_select.registers forced=1 blocks=3 threads=64 sm_count=4",
+    "float32 increasing 2x9000 k=200 form=grid_select.registers forced=1 blocks=2 threads=128 sm_count=4",
+    "int16 normal 9x900 k=60 form=grid_select.registers forced=1 blocks=-1 threads=64 sm_count=2",
+)
+SHARED_LIST = (
+    "float32 increasing 2x9000 k=300 form=grid_select.shared_list forced=1 blocks=3 threads=64 sm_count=4",
+    "float32 normal 2x5000 k=100 form=grid_select.shared_list forced=1 blocks=1 threads=64 sm_count=4",
+    "int16 normal 1x30000 k=400 form=grid_select.shared_list forced=1 blocks=12 threads=64 sm_count=4",
+)
+MAXIMA = (
+    "float32 normal 2x9000 k=100 sorted=0 form=delegate.from_maxima forced=1 sm_count=3",
+    "float32 few_distinct 2x9000 k=300 sorted=0 form=delegate.from_maxima forced=1 beta=2 alpha=4 sm_count=3",
+    "int32 normal 1x40000 k=900 sorted=0 form=delegate.from_maxima forced=1 alpha=4 buffer=300 sm_count=3",
+)
+SAMPLE = (
+    "float64 normal 1x40000 k=100 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
+    "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
+)
+ON_CHIP = (
+    "float32 normal 7x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
+    "float32 increasing 7x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
+)
+RESIDENT = (
+    "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
+    "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
+)
+SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Mutant:
+    file: str  # below csrc/cuda
+    old: str  # a part of one line: a statement, or an expression
+    new: str
+    cases: tuple[str, ...]
+    which: int = 1  # of the lines with `old`
+
+
+MUTANTS = (
+    # The last block of a group.
+    Mutant("device/last_block.cuh", "__threadfence();", ";", SHARED_LIST),
+    Mutant("device/last_block.cuh", "__syncthreads();", ";", AIR_MANY),
+    Mutant("device/last_block.cuh", "if (last) *arrived = 0;", ";", AIR_MANY),
+    Mutant("device/last_block.cuh", "if (last) __threadfence();", ";", SHARED_LIST),
+    Mutant("device/last_block.cuh", "blocks - 1", "blocks - 2", AIR_MANY),
+    # Histograms and the digit that holds the k-th best.
+    Mutant("device/radix_histogram.cuh", "vectors[i] = uint4{};", ";", AIR_BLOCK),
+    Mutant("device/radix_histogram.cuh", "owed <= inclusive", "owed < inclusive", AIR_BLOCK),
+    Mutant("device/radix_histogram.cuh", "__syncthreads();", ";", AIR_BLOCK, which=2),
+    Mutant(
+        "device/radix_histogram.cuh", "count > 0 && bin > highest", "count > 1 && bin > highest", AIR_MANY
+    ),
+    # Passes over many blocks.
+    Mutant("device/radix_passes.cuh", "from[i] = uint4{};", ";", AIR_MANY),
+    Mutant("device/radix_passes.cuh", "state.buffered = 0;", ";", AIR_MANY),
+    Mutant("device/radix_passes.cuh", "__syncthreads();  // all warps have counted", ";", AIR_MANY),
+    Mutant(
+        "device/radix_passes.cuh", "::cuda::memory_order_release", "::cuda::memory_order_relaxed", AIR_MANY
+    ),
+    Mutant(
+        "device/radix_passes.cuh", "::cuda::memory_order_acquire", "::cuda::memory_order_relaxed", AIR_MANY
+    ),
+    Mutant("device/radix_passes.cu", "follow_kernel_before();", "let_next_kernel_start();", AIR_MANY),
+    Mutant("device/radix_passes.cu", "__syncthreads();  // the part is known", ";", AIR_MANY),
+    Mutant("air/many_blocks.cu", "wait_for_kernel_before();", ";", AIR_MANY),
+    # One block a row, and one cluster.
+    Mutant("air/one_block.cu", "if (threadIdx.x == 0) written = listed = 0;", ";", AIR_BLOCK),
+    Mutant("air/one_block.cu", "if (threadIdx.x == 0) range.reset();", ";", AIR_BLOCK),
+    Mutant("air/one_block.cu", "rank >= params.k", "rank > params.k", AIR_BLOCK),
+    Mutant("air/one_cluster.cu", "__syncthreads();  // the sums are there", ";", AIR_CLUSTER),
+    Mutant(
+        "air/one_cluster.cu", "Cluster::wait();  // all blocks have counted", "__syncthreads();", AIR_CLUSTER
+    ),
+    Mutant("air/one_cluster.cu", "Cluster::wait();  // every block has all candidates", ";", AIR_CLUSTER),
+    Mutant("device/selection.cuh", "owed -= above;", ";", AIR_BLOCK),
+    Mutant("device/key_range.cuh", "greatest = 0;", ";", AIR_CLUSTER, which=2),
+    # GridSelect.
+    Mutant(
+        "device/warp_queue.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", REGISTERS
+    ),
+    Mutant("device/warp_queue.cuh", "__syncthreads();  // the lists are there", ";", REGISTERS),
+    Mutant("grid_select/registers.cu", "if (threadIdx.x == 0) shared.bound = 0;", ";", REGISTERS),
+    Mutant(
+        "grid_select/registers.cu", "__ballot_sync(~0u, keeps)", "__ballot_sync(0xFFFFu, keeps)", REGISTERS
+    ),
+    Mutant(
+        "grid_select/shared_list.cu",
+        "if (!__syncthreads_or(chosen != 0)) break;",
+        "if (chosen == 0) break; __syncthreads_or(1);",
+        SHARED_LIST,
+    ),
+    Mutant("grid_select/shared_list.cu", "least = ~0ull;", ";", SHARED_LIST),
+    Mutant("grid_select/shared_list.cu", "at += x < list_[other]", "at += !(list_[other] < x)", SHARED_LIST),
+    # Delegate, and candidates that are stored.
+    Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
+    Mutant("device/stored_candidates.cuh", "if (threadIdx.x == 0) written = 0;", ";", MAXIMA),
+    Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
+    Mutant("delegate/from_sample.cu", "wait_for_kernel_before();", ";", SAMPLE),
+    Mutant("device/candidate_list.cuh", "__syncthreads();  // the places are known", ";", ON_CHIP),
+    Mutant("device/row_ring.cuh", "if (threadIdx.x == 0) fill();", ";", ON_CHIP),
+    # Rows in registers, and rows in order.
+    Mutant("air/resident_row.cu", "__syncthreads();  // the list is filled up", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "if (threadIdx.x == 0) shared.range.reset();", ";", RESIDENT),
+    Mutant(
+        "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
+    ),
+    Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
+    # Reading and writing.
+    Mutant(
+        "device/winner_writer.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", AIR_MANY
+    ),
+    Mutant("device/row_reader.cuh", "lane - 16 < shape.tail", "lane - 16 <= shape.tail", AIR_BLOCK),
+    Mutant(
+        "device/row_reader.cuh",
+        "begin_of(tile) + v * distance < end",
+        "begin_of(tile) + v * distance <= end",
+        AIR_BLOCK,
+    ),
+)
+
+
+def planted(line: str, number: int, mutant: Mutant) -> str:
+    """The line with a choice between old and new."""
+    if mutant.old.split("//")[0].rstrip().endswith((";", "}")):
+        choice = (
+            f"if (::simt::is_planted({number})) {{ {mutant.new} }} else {{ {mutant.old.split('//')[0]} }}"
+        )
+        rest = line.split(mutant.old, 1)
+        # The comment, if `old` has a part of one, ends the line.
+        return rest[0] + choice + ("\n" if "//" in mutant.old else rest[1])
+    return line.replace(mutant.old, f"(::simt::is_planted({number}) ? ({mutant.new}) : ({mutant.old}))", 1)
+
+
+def plant(csrc: Path) -> None:
+    """Plants all faults in a copy of the sources."""
+    for number, mutant in enumerate(MUTANTS, 1):
+        file = csrc / "cuda" / mutant.file
+        lines = file.read_text().splitlines(keepends=True)
+        places = [i for i, line in enumerate(lines) if mutant.old in line]
+        if len(places) < mutant.which:
+            raise SystemExit(f"mutant {number}: {mutant.file} has no line {mutant.which} with {mutant.old!r}")
+        at = places[mutant.which - 1]
+        lines[at] = planted(lines[at], number, mutant)
+        file.write_text("".join(lines))
+
+
+def build() -> emulated.Library:
+    sources = BUILD / "csrc"
+    fresh = BUILD / "fresh"
+    shutil.rmtree(fresh, ignore_errors=True)
+    shutil.copytree(CSRC, fresh)
+    plant(fresh)
+    # Only what has changed is written, so that only that is compiled.
+    for file in sorted(f for f in fresh.rglob("*") if f.is_file()):
+        target = sources / file.relative_to(fresh)
+        if not target.exists() or target.read_bytes() != file.read_bytes():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, target)
+    for file in [
+        f for f in sources.rglob("*") if f.is_file() and not (fresh / f.relative_to(sources)).exists()
+    ]:
+        file.unlink()
+    return emulated.Library(emulated.build(BUILD / "build", csrc=sources, coverage=False))
+
+
+def first_finding(lib: emulated.Library, cases: tuple[str, ...]) -> str | None:
+    """What the cases find, under a few schedules each."""
+    for schedule in range(SCHEDULES):
+        for line in cases:
+            case = dataclasses.replace(Case.parse(line), seed=100 + schedule)
+            try:
+                emulated.run_case(case, lib)
+            except AssertionError as error:
+                return f"{error} [{case}]"
+    return None
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("numbers", nargs="*", type=int, help="which; all by default")
+    parser.add_argument("--least", type=int, default=len(MUTANTS) * 28 // 30, help="fewer found is a failure")
+    args = parser.parse_args(arguments)
+    lib = build()
+    lib.plant(0)
+    for line in sorted({line for mutant in MUTANTS for line in mutant.cases}):
+        finding = first_finding(lib, (line,))
+        if finding:
+            print(f"without any fault: {finding}")
+            return 1
+    found = 0
+    numbers = args.numbers or range(1, len(MUTANTS) + 1)
+    for number in numbers:
+        mutant = MUTANTS[number - 1]
+        begin = time.monotonic()
+        lib.plant(number)
+        finding = first_finding(lib, mutant.cases)
+        found += finding is not None
+        print(f"{number:2} {mutant.file}: {mutant.old.split('//')[0].strip()} -> {mutant.new}")
+        print(f"   {(finding or 'NOT FOUND')[:200]} ({time.monotonic() - begin:.1f} s)", flush=True)
+    lib.plant(0)
+    print(f"{found} of {len(numbers)} found")
+    return int(found < (len(numbers) if args.numbers else args.least))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
