@@ -36,6 +36,8 @@ class Algorithm(IntEnum):
     """A bound first, from maxima of parts of the row (Dr. Top-k): long rows."""
     bitonic = 4
     """Sorting networks: short rows and small k."""
+    sort = 6
+    """A sort of the whole row: k from an eighth of its length."""
 
 
 Order = Literal["value", "index", "any"]

@@ -141,7 +141,7 @@ MUTANTS = (
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
     Mutant("delegate/from_sample.cu", "wait_for_kernel_before();", ";", SAMPLE),
     Mutant("device/candidate_list.cuh", "__syncthreads();  // the places are known", ";", ON_CHIP),
-    Mutant("device/row_ring.cuh", "if (threadIdx.x == 0) fill();", ";", ON_CHIP),
+    Mutant("device/row_ring.cuh", "if (threadIdx.x == blockDim.x - 32) fill();", ";", ON_CHIP),
     # Rows in registers, and rows in order.
     Mutant("air/resident_row.cu", "__syncthreads();  // the list is filled up", ";", RESIDENT),
     Mutant("air/resident_row.cu", "if (threadIdx.x == 0) shared.range.reset();", ";", RESIDENT),

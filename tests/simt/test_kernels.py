@@ -71,6 +71,7 @@ FORMS = {
         ("2x6000", 300, "forced=1 blocks=3 threads=64"),
     ],
     "sort.copy": [("7x300", 300, "sorted=0"), ("1x9000", 9000, "sorted=0 sm_count=2")],
+    "sort.partition": [("1x70000", 9000, "sm_count=3")],
     "sort.whole_rows": [
         ("5x700", 350, ""),
         ("2x3000", 3000, "sm_count=2"),

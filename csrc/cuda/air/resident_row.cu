@@ -97,7 +97,7 @@ __device__ __forceinline__ TargetDigit<uint32_t> find_bin(const Bounds<Held>& bo
 
 // Step 3: lists what reaches the bound, as far as there is room, and returns how many do.
 template <class Order, class Share, class Entry>
-__device__ __forceinline__ int list_from(const typename Share::Bits* input, const Order& order,
+__device__ __forceinline__ int list_from(const typename Share::Bits* input, int cols, const Order& order,
                                          const Share& share, typename Share::Held low, int room,
                                          PaddedList<Entry> list, uint32_t& listed) {
   using Own = Resident<typename Share::Bits>;
@@ -122,7 +122,9 @@ __device__ __forceinline__ int list_from(const typename Share::Bits* input, cons
     // Read once more: a register has no run-time number.
     for (; reaching != 0 && at < room; reaching &= reaching - 1) {
       const uint32_t index = share.index(__ffs(static_cast<int>(reaching)) - 1);
-      Own::store(&list[at++], Own::held(order(input[index]), index), index);
+      // What lies behind the row's end is not its own.
+      const auto bits = index < static_cast<uint32_t>(cols) ? input[index] : order.worst();
+      Own::store(&list[at++], Own::held(order(bits), index), index);
     }
   }
   __syncthreads();  // the list is whole
@@ -262,7 +264,7 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   if (!of_all) {
     const auto target = find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared, each_group);
     bounds.low += static_cast<Held>(target.digit) << shift;
-    listed = list_from(input, order, share, bounds.low, params.room, list, shared.listed);
+    listed = list_from(input, params.cols, order, share, bounds.low, params.room, list, shared.listed);
   }
   if (of_all || listed > params.room) {
     for (bool cleared = of_all;; cleared = false) {
@@ -280,7 +282,7 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
       if (listed <= params.room || bounds.low == bounds.high) break;
     }
     if (listed <= params.room) {
-      list_from(input, order, share, bounds.low, params.room, list, shared.listed);
+      list_from(input, params.cols, order, share, bounds.low, params.room, list, shared.listed);
     } else {
       list_equals(share, bounds.low, bounds.taken, params.k - bounds.taken, list, shared.listed,
                   shared.equals);
