@@ -12,7 +12,7 @@ import torch
 from tests import inputs, oracle
 from tests.cuda.calls import DTYPES
 
-# On a GPU the form touches memory that is not its own, and leaves out ties: nothing takes it until that is mended.
+# On a GPU the form touches memory that is not its own, and leaves out ties: nothing takes it until mended.
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skip(reason="delegate on chip is set aside: see bench/fit_plan.py"),
