@@ -146,7 +146,16 @@ def test_every_other_dtype(form):
         assert any(check(case) for case in cases_of(form, dtype))
 
 
-@pytest.mark.parametrize("form", FORMS)
+# The emulator finds what keeps this form out of the plan; when it finds nothing more, this says so.
+FAULTY = pytest.param(
+    "delegate.on_chip",
+    marks=pytest.mark.xfail(
+        strict=True, reason="reads scratch that nobody has written", raises=emulated.Found
+    ),
+)
+
+
+@pytest.mark.parametrize("form", [FAULTY if form == "delegate.on_chip" else form for form in FORMS])
 def test_every_named_input(form):
     """All families of float32, some rows each."""
     shape, k, numbers = FORMS[form][0]
