@@ -228,17 +228,22 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
 
 // ---- The parts ----
 
+template <class Word, class Index>
+struct LargePartScratch {
+  ListSelectionScratch<Word> selection;
+  RangeScratch<Word, Index> range;
+  unsigned long long brought;
+};
+
 // A part that is too large for a block: the best `kept` of it are brought to `to` and sorted by digits there
 // and in `from`, of which nothing is left.
 template <class Order, class Index>
-__device__ __noinline__ void sort_large_part(int64_t count, int64_t kept, int64_t cols, Order order,
-                                             Entries from, Entries to, uint32_t* counters) {
+__device__ __noinline__ void sort_large_part(
+    int64_t count, int64_t kept, int64_t cols, Order order, Entries from, Entries to, uint32_t* counters,
+    LargePartScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  __shared__ ListSelectionScratch<Word> selection;
-  __shared__ RangeScratch<Word, Index> scratch;
-  __shared__ unsigned long long brought;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const Index last_index = static_cast<Index>(cols - 1);
   const auto entry = [&](int64_t i) {
@@ -250,13 +255,13 @@ __device__ __noinline__ void sort_large_part(int64_t count, int64_t kept, int64_
   Extended bound{0, 0};
   if (kept < count) {
     const int entries = static_cast<int>(count);
-    find_key_range</*kInFlight=*/4>(entries, selection, [&](int i) { return entry(i).key; });
+    find_key_range</*kInFlight=*/4>(entries, scratch.selection, [&](int i) { return entry(i).key; });
     bound = bound_in_list<Word, Index>(entries, static_cast<uint64_t>(kept), /*slack=*/0, bits_of(last_index),
-                                       tuning::kSortDigitBits, counters, selection, entry);
+                                       tuning::kSortDigitBits, counters, scratch.selection, entry);
   }
   if (thread == 0) {
-    scratch.reset();
-    brought = 0;
+    scratch.range.reset();
+    scratch.brought = 0;
   }
   __syncthreads();
   SeenEntries<Word, Index> seen;
@@ -267,12 +272,12 @@ __device__ __noinline__ void sort_large_part(int64_t count, int64_t kept, int64_
     const Word key = order(bits);
     if (Extended{key, static_cast<Index>(last_index - index)} < bound) continue;
     seen.see(key, index);
-    write_entry(to, static_cast<int64_t>(atomicAdd(&brought, 1ull)), bits, index);
+    write_entry(to, static_cast<int64_t>(atomicAdd(&scratch.brought, 1ull)), bits, index);
   }
-  seen.add_to(scratch);
+  seen.add_to(scratch.range);
   __syncthreads();
-  const Entries sorted =
-      sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from, scratch.range(), counters);
+  const Entries sorted = sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from,
+                                                                            scratch.range.range(), counters);
   if (sorted.values == to.values) return;
   for (int64_t i = thread; i < kept; i += threads) {
     Bits bits;
@@ -288,6 +293,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   __shared__ BlockScratch<Word, Index> scratch;
+  __shared__ LargePartScratch<Word, Index> large_scratch;
   const int parts = params.shape.parts, capacity = params.shape.capacity;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), capacity);
   const int64_t row = blockIdx.x / parts, part = blockIdx.x % parts;
@@ -300,7 +306,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   const Entries from = entries_from<Bits>(params.parts_of<Bits, Index>(row), start);
   const Entries to = entries_from<Bits>(params.rows.to, row * params.rows.kept + start);
   if (count > capacity) {
-    return sort_large_part<Order, Index>(count, kept, cols, order, from, to, memory.counters);
+    return sort_large_part<Order, Index>(count, kept, cols, order, from, to, memory.counters, large_scratch);
   }
   sort_in_block<kItems<Order, Index>>(
       static_cast<int>(count), order, memory, scratch,
