@@ -2,13 +2,14 @@
 #
 #   PYTHON=python3.12    the Python to make the virtual environment with
 #   VENV=none            make none and install nothing: use PYTHON, which has torch, as it is
-#   FORCE_CUDA=1, FORCE_CPU=1, CUDA_HOME, TORCH_CUDA_ARCH_LIST, MAX_JOBS, DEBUG=1: see CONTRIBUTING.md
+#   BUILD=build-other    a build folder of its own, with libraries of its own; DEBUG=1 has build-debug
+#   FORCE_CUDA=1, FORCE_CPU=1, CUDA_HOME, TORCH_CUDA_ARCH_LIST, MAX_JOBS: see CONTRIBUTING.md
 #   ARGS="..."           passed on to the program that demo, test, bench, fuzz, mutants or gpu-test runs
 #   MINUTES=10           how long `make fuzz` takes
 
 PYTHON ?= python3
 VENV ?= .venv
-BUILD ?= build
+BUILD ?= $(if $(DEBUG),build-debug,build)
 ARGS ?=
 MINUTES ?= 10
 SHELL := /bin/bash
@@ -21,6 +22,13 @@ else
 PY := $(abspath $(VENV))/bin/python
 INSTALLED := $(VENV)/.requirements.txt
 export PATH := $(abspath $(VENV))/bin:$(PATH)
+endif
+# One configuration's libraries lie in the package; any other's in its own folder, where Python is told to look.
+ifeq ($(BUILD),build)
+LIBRARIES := $(CURDIR)/torch_topk/lib
+else
+LIBRARIES := $(abspath $(BUILD))/lib
+export GPUTOPK_LIBRARY_DIR := $(LIBRARIES)
 endif
 ifdef MAX_JOBS
 export CMAKE_BUILD_PARALLEL_LEVEL := $(MAX_JOBS)
@@ -70,7 +78,7 @@ gpu-test: study
 sanitize: study
 	@$(PY) tests/sanitize.py
 
-CPP_FILES = find csrc tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu'
+CPP_FILES = find csrc include examples tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu'
 
 lint: $(INSTALLED)
 	@ruff check .
@@ -82,13 +90,18 @@ format: $(INSTALLED)
 	@ruff format .
 	@$(CPP_FILES) | xargs clang-format -i
 
+# auditwheel names the oldest glibc that serves; torch's libraries are those of the torch that loads the wheel's.
 wheel: $(INSTALLED)
-	@$(PY) -m pip wheel -q --no-deps --no-build-isolation --wheel-dir dist .
-	@ls dist/*.whl
+	@rm -rf build-wheel
+	@$(PY) -m pip wheel -q --no-deps --no-build-isolation --wheel-dir build-wheel .
+	@$(PY) -m auditwheel repair --exclude 'libtorch*.so' --exclude libc10.so --wheel-dir dist build-wheel/*.whl
 
 # The libraries ----------------------------------------------------------------------------------------
 
-CONFIGURE = cmake --log-level=NOTICE -S . -B $(BUILD) -G Ninja -DPYTHON=$(PY) >/dev/null
+# A build folder of a checkout that was moved or copied is of no use here.
+CONFIGURE = { grep -qsxF 'CMAKE_HOME_DIRECTORY:INTERNAL=$(CURDIR)' $(BUILD)/CMakeCache.txt || rm -rf $(BUILD); }; \
+  cmake --log-level=NOTICE -S . -B $(BUILD) -G Ninja -DCMAKE_MAKE_PROGRAM=$$(command -v ninja) -DPYTHON=$(PY) \
+    -DCMAKE_LIBRARY_OUTPUT_DIRECTORY=$(LIBRARIES) >/dev/null
 
 # The CUDA library takes minutes to build, so it is, unasked, only where a GPU can run it; where it is not,
 # a library that `make cuda` built stays.
@@ -112,13 +125,17 @@ study: cuda
 	@cmake --build $(BUILD) --target gputopk_study
 
 clean:
-	rm -rf $(BUILD) dist *.egg-info torch_topk/lib demo_out
+	rm -rf build build-* dist torch_topk/lib demo_out
 
 # The environment --------------------------------------------------------------------------------------
 
-# `pip install` from requirements.txt, once for each content of that file. A Python without ensurepip, as
+# `pip install` from requirements.txt, once for each content of that file, and anew where the checkout was moved
+# or copied, as scripts in an environment name its folder. A Python without ensurepip, as
 # Debian's is without python3-venv, lends its own pip.
-$(VENV)/.requirements.txt: requirements.txt | check-tools
+MOVED_VENV := $(shell [ ! -f $(VENV)/bin/activate ] || \
+  grep -q "VIRTUAL_ENV=[\"']*$(abspath $(VENV))" $(VENV)/bin/activate || echo moved)
+$(VENV)/.requirements.txt: requirements.txt $(if $(MOVED_VENV),check-tools) | check-tools
+	@$(if $(MOVED_VENV),rm -rf $(VENV))
 	@if ! [ -x $(PY) ]; then \
 	  echo "Making the virtual environment $(VENV)"; \
 	  $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { rm -rf $(VENV); $(PYTHON) -m venv --without-pip $(VENV); }; \

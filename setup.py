@@ -1,46 +1,59 @@
-"""Packs torch_topk as a wheel. CMakeLists.txt says how the libraries are built; this only runs it."""
+"""What pip asks for a build: scikit-build-core, and a torch only where there is none.
+
+The build needs the stable headers and libtorch_cpu.so of any torch >= 2.11. CMakeLists.txt finds those of
+the environment that pip runs in, isolated build or not, or in TORCH_DIR. So a torch is downloaded for the
+build only where one is downloaded to run as well. pyproject.toml names this file as the build backend; it is
+no script.
+"""
+
+from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
-from pathlib import Path
+from typing import Any
 
-from setuptools import Distribution, setup
-from setuptools.command.bdist_wheel import bdist_wheel
-from setuptools.command.build_py import build_py
+from scikit_build_core import build as _core
+from scikit_build_core.build import (
+    build_editable,
+    build_sdist,
+    build_wheel,
+    get_requires_for_build_sdist,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
 
-ROOT = Path(__file__).parent.resolve()
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
 
+if "MAX_JOBS" in os.environ:
+    os.environ.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", os.environ["MAX_JOBS"])
 
-class BuildLibraries(build_py):
-    """Builds torch_topk/lib/*.so in the source tree, then collects them as package data."""
-
-    def run(self):
-        env = dict(os.environ)
-        if "MAX_JOBS" in env:
-            env["CMAKE_BUILD_PARALLEL_LEVEL"] = env["MAX_JOBS"]
-        # The cmake and ninja that pip installs lie beside the Python that runs this.
-        env["PATH"] = os.path.dirname(sys.executable) + os.pathsep + env["PATH"]
-        build = ROOT / "build"
-        configure = ["cmake", "-S", ROOT, "-B", build, "-G", "Ninja", f"-DPYTHON={sys.executable}"]
-        subprocess.check_call([*configure, "-DGPUTOPK_CUDA=AUTO"], env=env)
-        subprocess.check_call(["cmake", "--build", build], env=env)
-        # A library of an earlier build that this one leaves out must not slip into the wheel.
-        shutil.rmtree(Path(self.build_lib) / "torch_topk" / "lib", ignore_errors=True)
-        super().run()
-
-
-class AnyPythonWheel(bdist_wheel):
-    """The libraries see no Python.h, so one wheel of a platform serves every Python 3."""
-
-    def get_tag(self):
-        return "py3", "none", super().get_tag()[2]
-
-
-class BinaryDistribution(Distribution):
-    def has_ext_modules(self):
-        return True
+TORCH = "torch==2.13.0"
+_HAS_TORCH = """
+from importlib.metadata import version
+assert tuple(map(int, version("torch").split(".")[:2])) >= (2, 11)
+"""
 
 
-setup(cmdclass={"build_py": BuildLibraries, "bdist_wheel": AnyPythonWheel}, distclass=BinaryDistribution)
+def _torch() -> list[str]:
+    # -E looks past pip's isolated build environment, as CMakeLists.txt does.
+    ask = [sys.executable, "-E", "-c", _HAS_TORCH]
+    found = os.environ.get("TORCH_DIR") or subprocess.run(ask, capture_output=True).returncode == 0
+    return [] if found else [TORCH]
+
+
+def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
+    return _core.get_requires_for_build_wheel(config_settings) + _torch()
+
+
+def get_requires_for_build_editable(config_settings: dict[str, Any] | None = None) -> list[str]:
+    return _core.get_requires_for_build_editable(config_settings) + _torch()

@@ -36,6 +36,7 @@ from bench.bench_topk import contender_record, floor_contender
 from bench.report import Record, number_text, size_text
 from bench.timing import Contender, Outputs, Timing, two_tensors
 from tests import rerank_reference as reference
+from torch_topk._libraries import why_no_cuda
 
 CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 5.0
 CHECKED_QUERIES = 50
@@ -260,12 +261,15 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
     parser.add_argument("--commit", help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path)
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    if options.device == "cuda" and (missing := why_no_cuda()):
+        parser.error(f"--device cuda: {missing}")
+    return options
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
-    kind = options.device or ("cuda" if torch.cuda.is_available() and torch_topk.has_cuda else "cpu")
+    kind = options.device or ("cpu" if why_no_cuda() else "cuda")
     device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
     # More than any cache holds.
     vectors = options.vectors or (1_000_000 if kind == "cuda" else 200_000)

@@ -39,6 +39,7 @@ from bench.report import Record, number_text, size_text
 from bench.shapes import Point
 from bench.timing import Contender, Outputs, Timing, two_tensors
 from tests import inputs, oracle, study_library
+from torch_topk._libraries import why_no_cuda
 
 OURS = "ours:"  # prefix of our contenders' names
 ATEN = "aten-op"  # no peer: torch.topk through torch.ops
@@ -445,6 +446,8 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/<set>-<device>.jsonl")
     parser.add_argument("--plot", action="store_true", help="draw the plots as well (matplotlib)")
     options = parser.parse_args(arguments)
+    if options.device is not None and options.device.type == "cuda" and (missing := why_no_cuda()):
+        parser.error(f"--device {options.device}: {missing}")
     axes = (options.rows, options.cols, options.k, options.input, options.dtype)
     if options.set is None and not any(axes):
         options.set = "smoke"
@@ -481,6 +484,15 @@ def points_of(options: argparse.Namespace) -> list[Point]:
     order = {key: i for i, key in enumerate(dict.fromkeys(p.data_key for p in points))}
     applicable = [p for p in points if inputs.applies(p.input, getattr(torch, p.dtype))]
     return sorted(applicable, key=lambda p: order[p.data_key])[:: options.every]
+
+
+def why_no_points(options: argparse.Namespace) -> str:
+    if options.set is not None:
+        return f"no point of --set {options.set} has these axes"
+    cols, ks = options.cols or (2**20,), options.k or (64,)
+    if min(ks) > max(cols):
+        return f"k = {min(ks)} is more than cols = {max(cols)}"
+    return "no input has that dtype, or rows x cols is more than 2^34"
 
 
 def device_of(options: argparse.Namespace) -> torch.device:
@@ -537,6 +549,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if device.index is not None and device.type == "cuda":
         torch.cuda.set_device(device)
     points = points_of(options)
+    if not points:
+        print(f"nothing to time: {why_no_points(options)}")
+        return 1
     name = options.set or "custom"
     path = options.output or environment.ROOT / "bench" / "results" / f"{name}-{device.type}.jsonl"
     out = report.JsonLines(path)

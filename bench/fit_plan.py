@@ -1,6 +1,6 @@
 """Fits what a unit of work costs each form, from a recorded sweep, and writes it where the plan reads it.
 
-    python bench/fit_plan.py            # bench/results/plan-h200.jsonl -> csrc/cuda/plan/costs_h200.h
+    python bench/fit_plan.py            # bench/results/plan-h200*.jsonl -> csrc/cuda/plan/costs_h200.h
     python bench/fit_plan.py --check    # writes nothing
 
 A form's time is  fixed + max(bytes, elements, depth) + waves + blocks + winners + entries,  each a number of
@@ -36,8 +36,9 @@ ORDER = "order_rows"
 WIDTHS = (1, 2, 4, 8)
 HELD_OUT = 4  # one point in so many
 LEAST, MOST = 1e-7, 1e4  # us a unit
-STIFFNESS = 0.3  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
-NEAR = 1.5  # times the best: from there on a time counts less
+STIFFNESS = 0.6  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
+NEAR = 1.5  # times the best: from there on a time counts less...
+TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
 
 def forms_of(record: report.Record) -> dict[str, tuple[bool, np.ndarray]]:
@@ -75,7 +76,8 @@ def fit(work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndar
         return np.concatenate([np.exp(x[:parts]), x[parts:]])
 
     def distance(x: np.ndarray) -> np.ndarray:
-        errors = weights * np.log2(predicted(costs_of(x), work, of_sizes) / us)
+        errors = np.log2(predicted(costs_of(x), work, of_sizes) / us)
+        errors *= np.where(errors < 0, np.maximum(weights, TOO_LITTLE), weights)
         return np.concatenate([errors, STIFFNESS * x[parts:]])
 
     starts = [
@@ -95,24 +97,29 @@ def fit(work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndar
     return costs_of(min(results, key=lambda result: result.cost).x)
 
 
-class Points:
-    """The sweep, by point and sortedness: the worse of the two inputs' times a form."""
+Key = tuple[tuple[int, int], bool]  # a point, by sweep and number, and sortedness
 
-    def __init__(self, records: list[report.Record]) -> None:
-        self.records: dict[tuple[int, bool], report.Record] = {}
-        self.us: dict[tuple[int, bool], dict[str, float]] = defaultdict(dict)
-        for record in records:
-            key = record["point"], record["sorted"]
+
+class Points:
+    """The sweeps, by point and sortedness: the worse of the two inputs' times a form."""
+
+    def __init__(self, sweeps: list[list[report.Record]]) -> None:
+        self.records: dict[Key, report.Record] = {}
+        self.us: dict[Key, dict[str, float]] = defaultdict(dict)
+        for number, record in (
+            (n, r) for n, sweep in enumerate(sweeps) for r in sweep if r["kind"] == "plan"
+        ):
+            key = (number, record["point"]), record["sorted"]
             self.records[key] = record
             for form, us in record["us"].items():
                 self.us[key][form] = max(us, self.us[key].get(form, 0.0))
         self.forms = {key: forms_of(record) for key, record in self.records.items()}
 
     @staticmethod
-    def held_out(key: tuple[int, bool]) -> bool:
-        return key[0] % HELD_OUT == 0
+    def held_out(key: Key) -> bool:
+        return key[0][1] % HELD_OUT == 0
 
-    def width(self, key: tuple[int, bool]) -> int:
+    def width(self, key: Key) -> int:
         return getattr(torch, self.records[key]["dtype"]).itemsize
 
 
@@ -143,9 +150,7 @@ def fitted(points: Points, train: bool = True) -> dict[str, dict[int, np.ndarray
     return costs
 
 
-def estimate(
-    costs: dict[str, dict[int, np.ndarray]], points: Points, key: tuple[int, bool], form: str
-) -> float:
+def estimate(costs: dict[str, dict[int, np.ndarray]], points: Points, key: Key, form: str) -> float:
     width, of_sizes = points.width(key), sizes(points.records[key])[None]
     in_order, work = points.forms[key][form]
     if width not in costs.get(form, {}):
@@ -171,7 +176,9 @@ def regrets(costs: dict[str, dict[int, np.ndarray]], points: Points) -> list[tup
     return sorted(found, reverse=True)
 
 
-def header_text(costs: dict[str, dict[int, np.ndarray]], source: str, header: report.Record) -> str:
+def header_text(
+    costs: dict[str, dict[int, np.ndarray]], headers: list[report.Record], paths: list[Path]
+) -> str:
     def cell(numbers: np.ndarray) -> str:
         parts, bends = (", ".join(f"{n:.4g}" for n in group) for group in np.split(numbers, [len(PARTS)]))
         return f"{{{parts}, {{{bends}}}}}"
@@ -182,9 +189,14 @@ def header_text(costs: dict[str, dict[int, np.ndarray]], source: str, header: re
         known = next(w for w in (costs[form].get(4), *widths) if w is not None)
         cells = ",\n      ".join(cell(known if w is None else w) for w in widths)
         rows.append(f'    {{"{form}",\n     {{{cells}}}}},')
+    sources = "\n".join(
+        f"//   {path.name}, of commit {header['commit']}, {header['date'][:10]}, {header['gpu']}, "
+        f"driver {header['driver']}"
+        for header, path in zip(headers, paths, strict=True)
+    )
     return f"""// What a unit of each form's work costs, in microseconds, by width of dtype: 1, 2, 4, 8 bytes.
-// Written by bench/fit_plan.py from {source}, of commit {header["commit"]}, {header["date"][:10]},
-// {header["gpu"]}, driver {header["driver"]}. Not edited by hand.
+// Written by bench/fit_plan.py, not edited by hand, from
+{sources}
 #pragma once
 
 #include "cuda/plan/costs.h"
@@ -206,12 +218,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--sweep", type=Path, default=ROOT / "bench" / "results" / "plan-h200.jsonl")
+    results = sorted((ROOT / "bench" / "results").glob("plan-h200*.jsonl"))
+    parser.add_argument("--sweep", type=Path, nargs="+", default=results)
     parser.add_argument("--output", type=Path, default=ROOT / "csrc" / "cuda" / "plan" / "costs_h200.h")
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    header, *records = report.read(options.sweep)
-    points = Points([record for record in records if record["kind"] == "plan"])
+    sweeps = [report.read(path) for path in options.sweep]
+    points = Points(sweeps)
     costs = fitted(points)
     found = regrets(costs, points)
     ratios = np.array([ratio for ratio, _ in found])
@@ -222,7 +235,9 @@ def main() -> int:
     for ratio, text in found[:25]:
         print(f"  {ratio:.2f}  {text}")
     if not options.check:
-        options.output.write_text(header_text(fitted(points, train=False), options.sweep.name, header))
+        options.output.write_text(
+            header_text(fitted(points, train=False), [sweep[0] for sweep in sweeps], options.sweep)
+        )
         print(f"written: {options.output}")
     return 0
 

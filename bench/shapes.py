@@ -422,6 +422,56 @@ def _callers() -> list[Point]:
     return points
 
 
+# --- short rows: routers, reranking; sorted -------------------------------------------------------
+
+# (rows, cols, k, goal as x floor)
+_SHORT_GOALS: tuple[tuple[int, int, int, float], ...] = (
+    (65536, 64, 6, 2.5),
+    (8192, 128, 8, 1.7),
+    (8192, 256, 8, 1.6),
+    (16384, 256, 8, 1.6),
+    (100_000, 512, 16, 1.6),
+    (16384, 1024, 32, 2.0),
+    (4096, 4096, 64, 1.7),
+    (10_000, 1000, 10, 1.6),
+    (10_000, 1000, 100, 3.5),
+    (1000, 10_000, 1000, 3.5),
+)
+_SHORT_INPUTS = (
+    "increasing",
+    "decreasing",
+    "all_equal",
+    "few_distinct",
+    "twelve_bit_random",
+    "ones_with_four_outliers",
+    "sampled_peaks",
+    "winners_in_one_subrange",
+    "signed_zeros",
+)
+
+
+def _short() -> list[Point]:
+    """The goals on every input and in bfloat16, and a grid around them."""
+    points = []
+    for rows, cols, k, goal in _SHORT_GOALS:
+        point = Point(rows, cols, k, sorted=True, goal=Goal(x_floor=goal), label="short")
+        points.append(point)
+        points += [replace(point, input=name, goal=None) for name in _SHORT_INPUTS]
+        points.append(replace(point, dtype="bfloat16", goal=None))
+    for rows, cols in (
+        (64, 1024),
+        (1024, 8),
+        (1024, 64),
+        (1000, 1000),
+        (4096, 2048),
+        (100_000, 32),
+        (1000, 16384),
+    ):
+        for k in sorted({1, min(8, cols), cols // 8, cols}):
+            points += cross((rows,), (cols,), (k,), dtypes=("float32", "bfloat16"), sorted=True)
+    return points
+
+
 # --- smoke ----------------------------------------------------------------------------------------
 
 
@@ -445,6 +495,7 @@ SETS: dict[str, Callable[[], list[Point]]] = {
     "sorted": _sorted,
     "cpu": _cpu,
     "callers": _callers,
+    "short": _short,
 }
 
 

@@ -160,8 +160,13 @@ def is_current(record: Path = RECORD) -> bool:
     return record.is_file() and json.loads(record.read_text())["source_hash"] == source_hash()
 
 
+def has_passed(record: Path = RECORD) -> bool:
+    """Whatever source it is of."""
+    return record.is_file() and json.loads(record.read_text())["failed"] == 0
+
+
 def is_good(record: Path = RECORD) -> bool:
-    return is_current(record) and json.loads(record.read_text())["failed"] == 0
+    return is_current(record) and has_passed(record)
 
 
 def main(argv: list[str]) -> int:
@@ -177,15 +182,20 @@ def main(argv: list[str]) -> int:
     runner = commands.add_parser("run", help="run the GPU tests and write the record")
     runner.add_argument("--commit", help="the commit, where there is no git to ask")
     runner.add_argument("--jobs", type=int, default=1, help="test files run at a time (default 1)")
-    checker = commands.add_parser("check", help="say whether the record is of this source")
-    checker.add_argument("--strict", action="store_true", help="exit 1 unless it is, and without failures")
+    checker = commands.add_parser(
+        "check", help="say whether the record is of this source, and without failures"
+    )
+    checker.add_argument(
+        "--strict", action="store_true", help="exit 1 unless it is both, not the latter alone"
+    )
+    checker.add_argument("--record", type=Path, default=RECORD, help="default %(default)s")
     options, rest = parser.parse_known_args(argv)
     if options.what == "run":
         return run(options.commit, options.jobs, rest)
     if rest:
         parser.error(f"unknown arguments: {' '.join(rest)}")
-    print(describe())
-    return int(options.strict and not is_good())
+    print(describe(options.record))
+    return int(not (is_good if options.strict else has_passed)(options.record))
 
 
 if __name__ == "__main__":

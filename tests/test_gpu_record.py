@@ -79,9 +79,24 @@ def test_a_record_says_whether_it_is_of_this_source(tmp_path):
     assert "1 failed" in gpu_record.describe(path) and not gpu_record.is_good(path)
 
 
-def test_the_real_record_is_described_in_one_line(capsys):
+def test_the_real_record_is_described_in_one_line_and_without_failures(capsys):
     assert gpu_record.main(["check"]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 1
+
+
+def test_a_check_fails_for_failures_and_when_strict_for_another_source(tmp_path):
+    path = tmp_path / "record.json"
+
+    def statuses() -> list[int]:
+        return [gpu_record.main(["check", "--record", str(path), *strict]) for strict in ([], ["--strict"])]
+
+    assert statuses() == [1, 1]
+    write_record(path)
+    assert statuses() == [0, 0]
+    write_record(path, source_hash="0")
+    assert statuses() == [0, 1]
+    write_record(path, failed=1)
+    assert statuses() == [1, 1]
 
 
 def test_files_run_side_by_side_are_counted_together(tmp_path, monkeypatch, capsys):

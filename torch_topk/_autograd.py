@@ -24,16 +24,28 @@ is_tracing = _C._is_tracing
 
 
 def select(
-    input: Tensor, k: int, dim: int, largest: bool, sorted: bool, options: dict[str, Any]
+    input: Tensor, k: int, dim: int, largest: bool, sorted: bool, by_index: bool, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
-    """``gputopk::topk``, with gradients wherever they may be asked for."""
-    if torch.compiler.is_compiling() or is_functorch_active() or is_tracing():
-        if input.is_floating_point():
-            return call(_differentiable_topk, input, k, dim, largest, sorted, **options)
-    elif (input.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
+    """``gputopk::topk``, with gradients wherever they may be asked for, and on request by ascending index."""
+    if _in_transform():
+        function = _differentiable_topk if input.is_floating_point() else _topk
+        values, indices = call(function, input, k, dim, largest, sorted, **options)
+        return in_index_order(values, indices, dim) if by_index else (values, indices)
+    if (input.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
         # No transform would see the operator: what its kernel does, without the way there.
-        return call(_Selection.apply, None, input, k, dim, largest, sorted, options)
-    return call(_topk, input, k, dim, largest, sorted, **options)
+        return call(_Selection.apply, None, input, k, dim, largest, sorted, by_index, options)
+    values, indices = call(_topk, input, k, dim, largest, sorted, **options)
+    return in_index_order(values, indices, dim) if by_index else (values, indices)
+
+
+def in_index_order(values: Tensor, indices: Tensor, dim: int) -> tuple[Tensor, Tensor]:
+    indices, places = torch.sort(indices, dim=dim)
+    return gather(values, dim, places), indices
+
+
+def _in_transform() -> bool:
+    """Whether what is called may have derivatives that no tensor here tells of."""
+    return torch.compiler.is_compiling() or is_functorch_active() or is_tracing()
 
 
 # As what torch, which lacks kernels for the one, copies the bits of the other.
@@ -44,11 +56,14 @@ _AS_INTEGERS = {
     torch.uint32: torch.int32,
     torch.uint64: torch.int64,
 }
+_HALVES = (torch.float16, torch.bfloat16)
 
 
 def gather(tensor: Tensor, dim: int, indices: Tensor) -> Tensor:
     """``tensor.gather(dim, indices)``, of every dtype; of float8 without gradients of its own."""
     integers = _AS_INTEGERS.get(tensor.dtype)
+    if tensor.dtype in _HALVES and not (tensor.requires_grad or _in_transform()):
+        integers = torch.int16  # torch's own, on the CPU, makes one NaN of all
     if integers is None:
         return tensor.gather(dim, indices)
     return tensor.view(integers).gather(dim, indices).view(tensor.dtype)
@@ -67,10 +82,11 @@ def _scatter_to(sizes: Any, dim: int, indices: Tensor, grad: Tensor) -> Tensor:
 # after the other, each with tensors of its own; torch.autograd.Function would start over at every level.
 class _Selection(torch.autograd.function._SingleLevelFunction):
     @staticmethod
-    def forward(keyset, self, k, dim, largest, sorted, options):
+    def forward(keyset, self, k, dim, largest, sorted, by_index, options):
         """``keyset``: the operator's, where levels below are to see it; otherwise None."""
         if keyset is None:
-            return _topk(self, k, dim, largest, sorted, **options)
+            values, indices = _topk(self, k, dim, largest, sorted, **options)
+            return in_index_order(values, indices, dim) if by_index else (values, indices)
         # Function turns both modes off; levels below have their own.
         with _C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
             keyset = keyset & _C._after_autograd_keyset
@@ -90,10 +106,10 @@ class _Selection(torch.autograd.function._SingleLevelFunction):
     @staticmethod
     def backward(ctx, values_grad, _):
         if values_grad is None:
-            return (None,) * 7
+            return (None,) * 8
         (indices,) = ctx.saved_tensors
         grad = _scatter_to(ctx.sizes, ctx.dim, indices.long(), values_grad)
-        return None, grad, None, None, None, None, None
+        return None, grad, None, None, None, None, None, None
 
     @staticmethod
     def jvp(ctx, _, tangent, *__):
@@ -107,7 +123,7 @@ def _autograd_kernel(keyset, self, k, dim=-1, largest=True, sorted=True, **optio
     _C._functorch.set_single_level_autograd_function_allowed(True)
     try:
         below = keyset if is_functorch_active() else None
-        return _Selection.apply(below, self, k, dim, largest, sorted, options)
+        return _Selection.apply(below, self, k, dim, largest, sorted, False, options)
     finally:
         _C._functorch.set_single_level_autograd_function_allowed(allowed)
 

@@ -67,13 +67,13 @@ def topk_by_sorting(
     else:
         keys, descending = _sort_keys(input.detach(), largest, options.get("magnitude", False))
         ranking = torch.sort(keys, dim=dim, descending=descending, stable=True).indices
-        indices = ranking.narrow(dim, 0, k).contiguous()
+        indices = ranking.narrow(dim, 0, k).clone(memory_format=torch.contiguous_format)
     return gather(input, dim, indices), indices.to(options.get("index_dtype", torch.int64))
 
 
 def _sort_keys(tensor: Tensor, largest: bool, magnitude: bool) -> tuple[Tensor, bool]:
     """What to sort, and whether descending. torch's order is the contract's: NaN above all, zeros equal."""
-    if tensor.dtype in (torch.float8_e4m3fn, torch.float8_e5m2):
+    if tensor.is_floating_point() and tensor.dtype.itemsize == 1:
         tensor = tensor.float()  # sort knows no float8
     if not magnitude or not tensor.dtype.is_signed:
         return tensor, largest

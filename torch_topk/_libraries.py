@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import torch
 
-FOLDER = Path(__file__).parent / "lib"
+# The variable is for a build folder of its own, such as `make DEBUG=1`'s.
+FOLDER = Path(os.environ.get("GPUTOPK_LIBRARY_DIR") or Path(__file__).parent / "lib")
 
 
 def load() -> bool:
@@ -29,3 +31,12 @@ has_cuda: bool = load()
 
 registry = torch.library.Library("gputopk", "IMPL")
 """What the stable ABI cannot register is registered here: fallthroughs, autograd, vmap."""
+
+
+def why_no_cuda() -> str | None:
+    """None where CUDA tensors are served on this machine; else what is missing, for a message."""
+    if torch.version.cuda is None:
+        return "this torch is built without CUDA"
+    if not has_cuda:
+        return f"{FOLDER} has no libgputopk_cuda.so: `make cuda` builds it, or install a wheel that has it"
+    return None if torch.cuda.is_available() else "torch finds no GPU"

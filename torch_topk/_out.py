@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from ._errors import call
 from ._fakes import check_request, result_shape
@@ -25,6 +26,10 @@ def check_no_grad(*tensors: Tensor) -> None:
         raise RuntimeError(
             "topk(): functions with out=... arguments don't support automatic differentiation, "
             "but one of the arguments requires grad."
+        )
+    if forward_ad._current_level >= 0 and any(forward_ad.unpack_dual(t).tangent is not None for t in tensors):
+        raise NotImplementedError(
+            "Trying to use forward AD with topk_out that does not support it because it is an out= function"
         )
 
 

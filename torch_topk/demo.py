@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-import torch_topk
+from torch_topk._libraries import why_no_cuda
 
 TIMED_SECONDS = 1.0  # a shape, at most; each side gets 5 runs or more
 QUERIES = 6  # rows of the picture
@@ -29,11 +29,13 @@ QUERIES = 6  # rows of the picture
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m torch_topk.demo", description=__doc__.split("\n\n")[0])
-    default_device = "cuda" if torch_topk.has_cuda and torch.cuda.is_available() else "cpu"
+    default_device = "cpu" if why_no_cuda() else "cuda"
     parser.add_argument("--device", default=default_device, help="cuda or cpu (default here: %(default)s)")
     parser.add_argument("--k", type=int, default=10, help="neighbours of an image (default %(default)s)")
     parser.add_argument("--output", type=Path, default=Path("demo_out/neighbours.png"), help="%(default)s")
     options = parser.parse_args(arguments)
+    if options.device.startswith("cuda") and (missing := why_no_cuda()):
+        parser.error(f"--device {options.device}: {missing}")
     if not 1 <= options.k <= 1796:
         parser.error("--k must be from 1 to 1796: an image has 1,796 others")
     return options

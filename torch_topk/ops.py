@@ -13,10 +13,12 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from . import _vmap  # noqa: F401  registers the rules
-from ._autograd import gather, is_functorch_active, is_tracing, select
+from ._autograd import in_index_order, is_functorch_active, is_tracing, select
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
 from ._libraries import has_cuda
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
+from ._sharding import is_dtensor
+from ._sharding import register as register_sharding
 
 __all__ = ["Algorithm", "topk"]
 
@@ -34,6 +36,8 @@ class Algorithm(IntEnum):
     """A bound first, from maxima of parts of the row (Dr. Top-k): long rows."""
     bitonic = 4
     """Sorting networks: short rows and small k."""
+    sort = 6
+    """A sort of the whole row: k from an eighth of its length."""
 
 
 Order = Literal["value", "index", "any"]
@@ -73,8 +77,8 @@ def topk(
         largest: the largest elements, or the smallest.
         sorted: best first, equal values by index; otherwise the same elements in any order.
         order: the same, and more; given, it decides and ``sorted`` does not. "value": best first, equal
-            values by index. "index": by ascending index, and so a function of the input alone; on CUDA for
-            now by sorting the k indices. "any": whatever comes fastest, and may differ from run to run (so a
+            values by index. "index": by ascending index, and so a function of the input alone; for now by
+            sorting the k indices. "any": whatever comes fastest, and may differ from run to run (so a
             recomputation, as of ``torch.utils.checkpoint``, may see another); under
             ``torch.use_deterministic_algorithms(True)`` it is "index".
         magnitude: order by absolute value; the values returned keep their sign.
@@ -98,7 +102,9 @@ def topk(
         torch.OutOfMemoryError: the outputs or the workspace do not fit. The bare operator's RuntimeError.
 
     CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``; tensors of other devices are sorted, stably,
-    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which.
+    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which. Of a
+    DTensor, ``dim`` is gathered where it is sharded and other dimensions stay as they are; the bare operator
+    takes DTensors too, once this has, or ``torch.distributed.tensor`` was imported before this package.
 
     Source: on CUDA, AIR top-k and GridSelect: J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms
     on GPU: A Comprehensive Study and New Methods", SC '23, sections 3 and 4; delegates: A. Gaihre et al.,
@@ -122,6 +128,8 @@ def topk(
             return _Result(_operator(input, k))
         except RuntimeError:
             pass  # below it is said, or served, right
+    if is_dtensor(input):
+        register_sharding()
     k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude, index_dtype)
     order = _check_order(order, sorted)
 
@@ -147,18 +155,13 @@ def topk(
 def _topk(
     input: Tensor, k: int, dim: int, largest: bool, order: Order, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
-    by_value = order == "value"
-    served_by = backend(input)
-    if served_by != "torch":
-        values, indices = select(input, k, dim, largest, by_value, options)
-    elif input.is_quantized:
+    by_value, by_index = order == "value", order == "index"
+    if backend(input) != "torch":
+        return select(input, k, dim, largest, by_value, by_index, options)
+    if input.is_quantized:
         return topk_of_quantized(input, k, dim, largest, by_value, options)
-    else:
-        values, indices = topk_by_sorting(input, k, dim, largest, options)
-    if order == "index" and served_by != "cpu":  # the CPU's unsorted results are in this order
-        indices, places = torch.sort(indices, dim=dim)
-        values = gather(values, dim, places)
-    return values, indices
+    values, indices = topk_by_sorting(input, k, dim, largest, options)
+    return in_index_order(values, indices, dim) if by_index else (values, indices)
 
 
 def _check_order(order: Order | None, sorted: bool) -> Order:
@@ -172,6 +175,16 @@ def _check_order(order: Order | None, sorted: bool) -> Order:
         return "index"
     return order
 
+
+_DTYPES = frozenset(
+    {
+        torch.bool,
+        torch.uint8, torch.uint16, torch.uint32, torch.uint64,
+        torch.int8, torch.int16, torch.int32, torch.int64,
+        torch.float8_e4m3fn, torch.float8_e5m2,
+        torch.float16, torch.bfloat16, torch.float32, torch.float64,
+    }
+)  # fmt: skip
 
 # What fits no int64 is no size.
 _LEAST, _MOST = -(2**63), 2**63 - 1
@@ -201,6 +214,8 @@ def _check_arguments(
         )
     if index_dtype not in (torch.int64, torch.int32):
         raise RuntimeError(f"topk(): index_dtype must be torch.int64 or torch.int32, not {index_dtype}")
+    if input.dtype not in _DTYPES and not input.is_complex() and not input.is_quantized:
+        raise NotImplementedError(f"topk(): not implemented for {input.dtype}")
     dims = max(input.dim(), 1)
     if not -dims <= dim < dims:
         raise IndexError(

@@ -50,8 +50,9 @@ def rerank(
 
     Args:
         queries: [q, d], float32, float16 or bfloat16.
-        vectors: [n, d], of the same dtype, on the same device. Rows of queries and vectors may lie any
-            distance apart; a tensor whose rows are not dense is copied.
+        vectors: [n, d], of the same dtype, on the same device; under ``torch.autocast`` queries of another
+            are cast to it. Rows of queries and vectors may lie any distance apart; a tensor whose rows are
+            not dense is copied.
         candidate_ids: [q, c], int32 or int64, c < 2**31: which rows of ``vectors`` to look at. An id outside
             [0, n), such as -1, is a missing candidate: so rows of different lengths are padded, anywhere.
             A repeated id is as many candidates.
@@ -91,6 +92,9 @@ def rerank(
     if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt)):
         k = _index(k)
     number = _metric_number(metric)
+    if queries.dtype != vectors.dtype and torch.is_autocast_enabled(queries.device.type):
+        both_served = queries.dtype in _DTYPES and vectors.dtype in _DTYPES
+        queries = queries.to(vectors.dtype) if both_served else queries
     return Reranked(*call(torch.ops.gputopk.rerank, queries, vectors, candidate_ids, k, number))
 
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "binding/canonical.h"
+#include "binding/tensors.h"
 
 namespace gputopk::binding {
 

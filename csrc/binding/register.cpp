@@ -4,10 +4,10 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "binding/canonical.h"
 #include "binding/check.h"
 #include "binding/cuda_algorithm.h"
 #include "binding/rerank.h"
+#include "binding/topk_op.h"
 #include "cuda/plan/plan.h"
 
 namespace gputopk::binding {

@@ -5,11 +5,6 @@
 namespace gputopk::binding {
 namespace {
 
-std::string name_of(ScalarType type) {
-  const std::optional<DType> dtype = dtype_of(type);
-  return dtype ? dtype_name(*dtype) : "dtype number " + std::to_string(static_cast<int>(type));
-}
-
 void check_form(const Tensor& tensor, const char* name, const Tensor& queries) {
   check(tensor.dim() == 2, kRerank, name, " must have 2 dimensions, but has ", tensor.dim());
   if (tensor.device() == queries.device()) return;
@@ -33,12 +28,12 @@ RerankProblem check_request(const RerankArguments& arguments) {
   check_form(candidate_ids, "candidate_ids", queries);
   const ScalarType type = queries.scalar_type();
   check(type == ScalarType::Float || type == ScalarType::Half || type == ScalarType::BFloat16, kRerank,
-        "queries must be float32, float16 or bfloat16, not ", name_of(type));
-  check(vectors.scalar_type() == type, kRerank, "vectors must have the dtype of queries, ", name_of(type),
-        ", not ", name_of(vectors.scalar_type()));
+        "queries must be float32, float16 or bfloat16, not ", dtype_text(type));
+  check(vectors.scalar_type() == type, kRerank, "vectors must have the dtype of queries, ", dtype_text(type),
+        ", not ", dtype_text(vectors.scalar_type()));
   const ScalarType id_type = candidate_ids.scalar_type();
   check(id_type == ScalarType::Int || id_type == ScalarType::Long, kRerank,
-        "candidate_ids must be int32 or int64, not ", name_of(id_type));
+        "candidate_ids must be int32 or int64, not ", dtype_text(id_type));
   check(vectors.size(1) == queries.size(1), kRerank, "queries have ", queries.size(1),
         " elements each, but vectors have ", vectors.size(1));
   check(candidate_ids.size(0) == queries.size(0), kRerank, "there are ", queries.size(0),

@@ -1,12 +1,10 @@
 // From gputopk::rerank's arguments to a checked request. The same for every device.
 #pragma once
 
-#include <torch/csrc/stable/tensor.h>
-
 #include <string>
 #include <tuple>
 
-#include "binding/canonical.h"
+#include "binding/tensors.h"
 #include "core/rerank_problem.h"
 
 namespace gputopk::binding {

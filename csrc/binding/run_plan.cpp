@@ -25,7 +25,7 @@ void run_plan(const cuda::Plan& plan, const Request& request, Buffers buffers) {
   const CurrentDevice current(device_index);
   const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
   std::optional<Tensor> workspace;
-  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, request.input);
+  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, request.input, kTopk);
   buffers.workspace = workspace ? workspace->mutable_data_ptr() : nullptr;
   check_launch(cuda::run(plan, buffers, current_stream(device_index)), plan);
 }

@@ -21,8 +21,8 @@ namespace {
 template <class MakeConfig>
 std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make) {
   gather_rows(request);
-  const Tensor values = new_empty(request.sizes, request.value_dtype, request.input);
-  const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input);
+  const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, kTopk);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, kTopk);
   if (!request.empty()) {
     const cuda::Device device = device_of(request.input.get_device_index());
     run_plan(cuda::plan_of(request.problem, device, make()), request, buffers_of(request, values, indices));

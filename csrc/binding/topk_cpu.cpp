@@ -4,9 +4,9 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "binding/canonical.h"
 #include "binding/check.h"
 #include "binding/cpu_call.h"
+#include "binding/topk_op.h"
 
 namespace gputopk::binding {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "binding/canonical.h"
 #include "binding/cuda_algorithm.h"
 #include "binding/cuda_device.h"
 #include "binding/plan_cache.h"
 #include "binding/run_plan.h"
+#include "binding/topk_op.h"
 #include "cuda/topk.h"
 
 namespace gputopk::binding {

@@ -182,7 +182,8 @@ Key cut_by_digits(const Item* items, int64_t count, int64_t k, int64_t slack, Ke
     low = static_cast<Key>(low + static_cast<Key>(static_cast<Key>(digit) << shift));
     high = smaller(high, static_cast<Key>(low + static_cast<Key>((Key{1} << shift) - 1)));
     if (above + counters[digit] <= k + slack) break;
-    if (shift > 0) close_in(items, count, low, high);  // where all are equal that ends it
+    // Where most are equal, that may end it.
+    if (shift > 0 && counters[digit] > count / 8) close_in(items, count, low, high);
   }
   return low;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import pytest
@@ -83,7 +84,7 @@ BAD = {
     ),
     "a dtype of neither torch.topk nor ours": (
         lambda: topk(torch.empty(3, 7, dtype=torch.float8_e4m3fnuz), 1),
-        ["dtype"],
+        ["dtype Float8_e4m3fnuz is not supported"],
     ),
     "index_dtype float": (lambda: topk(zeros(3, 7), 1, index_dtype=torch.float32), ["index_dtype"]),
     "index_dtype int16": (lambda: topk(zeros(3, 7), 1, index_dtype=torch.int16), ["index_dtype"]),
@@ -133,23 +134,26 @@ def test_the_out_variant_fills_its_tensors_and_returns_nothing():
         oracle.assert_topk((out["values"], out["indices"]), tensor, 9, sorted=order)
 
 
+# How an out may lie in a larger tensor of 99s; "dense" does not.
+LAYOUTS = {
+    "dense": lambda t: t.new_full(t.shape, 99)[:],
+    "transposed": lambda t: t.new_full((*t.shape[::-1],), 99).T,
+    "stepped": lambda t: t.new_full((t.shape[0], 2 * t.shape[1]), 99)[:, ::2],
+    "inner": lambda t: t.new_full((t.shape[0] + 3, t.shape[1] + 2), 99)[3:, 2:],
+}
+
+
 @pytest.mark.parametrize("dim", [0, 1])
 @pytest.mark.parametrize(
-    "layout",
-    [
-        lambda t: t.new_full((*t.shape[::-1],), 99).T,
-        lambda t: t.new_full((t.shape[0], 2 * t.shape[1]), 99)[:, ::2],
-        lambda t: t.new_full((t.shape[0] + 3, t.shape[1] + 2), 99)[3:, 2:],
-    ],
-    ids=["transposed", "stepped", "inner"],
+    ("values_layout", "indices_layout"), itertools.product(LAYOUTS, repeat=2), ids=" values, ".join
 )
-def test_strided_outs_are_honoured_and_their_gaps_left_alone(layout, dim):
+def test_strided_outs_are_honoured_and_their_gaps_left_alone(values_layout, indices_layout, dim):
     tensor = inputs.make("normal", 12, 15)
     k = 4
     shape = [12, 15]
     shape[dim] = k
-    values = layout(torch.empty(shape))
-    indices = layout(torch.empty(shape, dtype=torch.int64))
+    values = LAYOUTS[values_layout](torch.empty(shape))
+    indices = LAYOUTS[indices_layout](torch.empty(shape, dtype=torch.int64))
     strides = values.stride(), indices.stride()
     around = [int((out._base == 99).sum()) for out in (values, indices)]
     topk.out(tensor, k, dim, values=values, indices=indices)
@@ -157,6 +161,33 @@ def test_strided_outs_are_honoured_and_their_gaps_left_alone(layout, dim):
     oracle.assert_topk((values, indices), tensor, k, dim, contiguous=False)
     for out, before in zip((values, indices), around, strict=True):
         assert int((out._base == 99).sum()) == before - out.numel(), "written outside the out tensor"
+
+
+def test_outs_are_known_to_autograd_as_written_to():
+    """A gradient of what was there before is refused, as of any tensor that an operator changed."""
+    tensor = inputs.make("normal", 3, 20)
+    for layout in LAYOUTS.values():
+        for k in (4, 0):
+            weight = torch.ones(3, k, requires_grad=True)
+            values, indices = layout(torch.empty(3, k)), layout(torch.empty(3, k, dtype=torch.int64))
+            before = values._version, indices._version
+            loss = (weight * values).sum()
+            topk.out(tensor, k, values=values, indices=indices)
+            assert values._version > before[0] and indices._version > before[1]
+            with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+                loss.backward()
+
+
+def test_outs_may_require_grad_where_grad_is_off():
+    tensor = inputs.make("normal", 3, 20)
+    leaf = torch.full((3, 4), 99.0, requires_grad=True)
+    with torch.no_grad():
+        topk.out(tensor, 4, values=leaf, indices=torch.empty(3, 4, dtype=torch.int64))
+    assert leaf.is_leaf and torch.equal(leaf.detach(), topk(tensor, 4)[0])
+    with torch.inference_mode():
+        out = outs((3, 4))
+        topk.out(tensor, 4, **out)
+        oracle.assert_topk((out["values"], out["indices"]), tensor, 4)
 
 
 def test_outs_of_int32_indices_are_filled():
@@ -183,6 +214,11 @@ def _overlapping_pair() -> dict[str, torch.Tensor]:
 
 def _over_input(tensor: torch.Tensor) -> dict[str, torch.Tensor]:
     return {"values": tensor[:, 1:5], "indices": torch.zeros(3, 4, dtype=torch.int64)}
+
+
+@torch.inference_mode()
+def _inference(dtype: torch.dtype) -> torch.Tensor:
+    return torch.full((3, 4), 99, dtype=dtype)
 
 
 # what: (input, outs of it, words)
@@ -246,6 +282,26 @@ BAD_OUTS = {
         lambda: zeros(3, 4),
         lambda x: {"values": x, "indices": torch.zeros(3, 4, dtype=torch.int64)},
         ["memory"],
+    ),
+    "values that are a leaf and require grad": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "values": zeros(3, 4).requires_grad_()},
+        ["gputopk::topk", "a leaf Variable that requires grad is being used in an in-place operation"],
+    ),
+    "values that are no leaf and require grad": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "values": zeros(3, 4).requires_grad_() * 2},
+        ["gputopk::topk", "don't support automatic differentiation", "requires grad"],
+    ),
+    "inference values": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "values": _inference(torch.float32)},
+        ["gputopk::topk", "inference tensor outside InferenceMode"],
+    ),
+    "inference indices": (
+        lambda: zeros(3, 7),
+        lambda x: {**outs((3, 4)), "indices": _inference(torch.int64)},
+        ["gputopk::topk", "inference tensor outside InferenceMode"],
     ),
     "indices over the input": (
         lambda: zeros(3, 8, dtype=torch.int64),
@@ -396,15 +452,8 @@ def test_the_out_variant_has_a_fake():
             topk.out(zeros(3, 7), 5, **out)
 
 
-NEEDS_MEMORY = (
-    "expanded",
-    "overlapping",
-    "over",
-    "are the input",
-    "one tensor",
-    "requires grad",
-    "inference",
-)
+# Of what these are about a fake tensor has nothing.
+NEEDS_MEMORY = ("expanded", "overlapping", "over", "are the input", "one tensor", "require grad", "inference")
 
 
 @pytest.mark.parametrize(

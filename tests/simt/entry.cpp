@@ -121,6 +121,14 @@ cuda::grid_select::SharedList config_of(const Problem& problem, const cuda::Devi
 }
 
 template <>
+cuda::bitonic::ManyBlocks config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::bitonic::ManyBlocks::plan(problem, device);
+  const int blocks = static_cast<int>(take("blocks", 0));
+  if (blocks > 0) config.blocks_per_row = blocks;
+  return config;
+}
+
+template <>
 cuda::delegate::FromMaxima config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   const int alpha = static_cast<int>(take("alpha", 0)), beta = static_cast<int>(take("beta", 0));
   const auto range = cuda::delegate::alphas(problem, beta == 0 ? 1 : beta);
@@ -435,10 +443,10 @@ void simt_plant(int mutant) { simt::planted = mutant; }
 int simt_probe(const char* name, const SimtDevice* device, uint32_t* output, char* text, size_t bytes) {
   return guarded(text, bytes, [&]() -> int {
     use(*device);
-    std::vector<uint32_t> input(simt::kProbeWords);
+    std::vector<uint32_t> input(4 * simt::kProbeWords);  // and some that are nobody's
     for (int i = 0; i < simt::kProbeWords; ++i) input[i] = static_cast<uint32_t>(1000 + i);
     const Memory memory(8 * sizeof(uint32_t) * simt::kProbeWords);
-    simt::add_region("input", input.data(), input.size() * sizeof(uint32_t), simt::Region::kInput);
+    simt::add_region("input", input.data(), simt::kProbeWords * sizeof(uint32_t), simt::Region::kInput);
     simt::add_region("output", output, simt::kProbeWords * sizeof(uint32_t), simt::Region::kOutput);
     cudaMemsetAsync(memory.get(), 0, sizeof(uint32_t) * 8, nullptr);
     if (!simt::launch_probe(name, input.data(), output, static_cast<uint32_t*>(memory.get()))) {

@@ -30,6 +30,10 @@ def _air_cluster(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _bitonic_many(rng: random.Random) -> dict[str, int]:
+    return {"blocks": rng.choice((0, 1, 2, 3, 20))}
+
+
 def _registers(rng: random.Random) -> dict[str, int]:
     return {
         "blocks": rng.choice((-1, 0, 1, 2, 3, 5)),
@@ -71,6 +75,7 @@ _DRAW = {
     "air.many_blocks": _air_many,
     "air.one_block": _air_one_block,
     "air.one_cluster": _air_cluster,
+    "bitonic.many_blocks": _bitonic_many,
     "grid_select.registers": _registers,
     "grid_select.shared_list": _shared_list,
     "delegate.from_maxima": _from_maxima,

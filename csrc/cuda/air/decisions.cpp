@@ -62,9 +62,7 @@ ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
       break;
     }
   }
-  config.digit_bits =
-      std::min(bit_width(static_cast<uint64_t>(config.threads) * tuning::kAirResidentBinsPerThread) - 1,
-               tuning::kAirResidentMaxDigitBits);
+  config.digit_bits = config.groups > 0 ? tuning::kAirResidentGroupDigitBits : tuning::kAirResidentDigitBits;
   // Maxima let in about half as many again, bins of all elements next to none.
   const int64_t wanted = config.groups > 0 ? problem.k + problem.k / 2 + 16 : problem.k;
   config.room = tuning::kAirResidentMinRoom;
@@ -151,8 +149,10 @@ void ResidentRow::describe(const Problem&, char* text, size_t text_bytes) const 
                          : groups == 1 ? "a maximum a thread"
                                        : "4 maxima a thread";
   std::snprintf(text, text_bytes,
-                "air: a row in the registers of one block, %d threads, %d-bit digits, first of %s", threads,
-                digit_bits, of);
+                "air: a row in the registers of one block, %d threads, %d elements a thread, %d-bit digits, "
+                "first of %s, "
+                "lists of %d",
+                threads, elements, digit_bits, of, room);
 }
 
 void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {

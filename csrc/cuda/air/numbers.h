@@ -50,9 +50,11 @@ inline constexpr int64_t kAirResidentMaxK = 4096;
 // the elements.
 inline constexpr int kAirResidentGroupsPerK = 2;
 inline constexpr int64_t kAirResidentColsPerGroup = 4;
-// Bins: up to 16 a thread.
-inline constexpr int kAirResidentBinsPerThread = 16;
-inline constexpr int kAirResidentMaxDigitBits = 11;
+// Bins, which one warp searches: those of maxima need only tell a few hundred apart.
+inline constexpr int kAirResidentGroupDigitBits = 8;
+inline constexpr int kAirResidentDigitBits = 10;
+// Elements that are listed one by one, where no lane of a warp has more: else all are looked at again.
+inline constexpr int kAirResidentFewALane = 4;
 inline constexpr int kAirResidentMinRoom = 64;
 
 // ---- One cluster a row ----

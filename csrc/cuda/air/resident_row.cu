@@ -50,7 +50,7 @@ struct Params {
 template <class Held>
 struct Shared {
   KeyRange<Held> range;
-  TargetDigitScratch<uint32_t> target;
+  TargetDigit<uint32_t> target;
   uint32_t listed;
   uint32_t equals[kMostVectors * kMostWarps];  // of each vector of each warp, then those before
 };
@@ -73,28 +73,34 @@ struct Bounds {
   int taken;
 };
 
-// Step 2. `each(count)` calls count(element) for the elements, or for what stands for them.
+// Step 2, on a histogram of zeros. `each(count)` calls count(element) for the elements, or for what stands
+// for them.
 template <class Held, class Each>
 __device__ __forceinline__ TargetDigit<uint32_t> find_bin(const Bounds<Held>& bounds, int k, int digit_bits,
                                                           int& shift, uint32_t* histogram,
                                                           Shared<Held>& shared, Each&& each) {
   const Held span = bounds.high - bounds.low;
   shift = max(bits_of(span) - digit_bits, 0);
-  clear_histogram(histogram, 1 << digit_bits);
-  __syncthreads();  // no thread counts into bins that another has yet to clear
   each([&](Held element) {
     const Held distance = element - bounds.low;
     if (distance <= span) atomicAdd(histogram + static_cast<uint32_t>(distance >> shift), 1u);
   });
+  if (threadIdx.x == 0) shared.listed = 0;
   __syncthreads();  // all have counted
-  return find_target_digit(histogram, 1 << digit_bits, static_cast<uint64_t>(k - bounds.taken),
-                           shared.target);
+  if (threadIdx.x < 32) {
+    find_target_digit_by_warp(histogram, 1 << digit_bits, static_cast<uint32_t>(k - bounds.taken),
+                              shared.target);
+  }
+  __syncthreads();  // the bin is found
+  return shared.target;
 }
 
 // Step 3: lists what reaches the bound, as far as there is room, and returns how many do.
-template <class Share, class Entry>
-__device__ __forceinline__ int list_from(const Share& share, typename Share::Held low, int room,
+template <class Order, class Share, class Entry>
+__device__ __forceinline__ int list_from(const typename Share::Bits* input, int cols, const Order& order,
+                                         const Share& share, typename Share::Held low, int room,
                                          PaddedList<Entry> list, uint32_t& listed) {
+  using Own = Resident<typename Share::Bits>;
   uint32_t reaching = 0;
 #pragma unroll
   for (int i = 0; i < Share::kElements; ++i) {
@@ -102,16 +108,24 @@ __device__ __forceinline__ int list_from(const Share& share, typename Share::Hel
   }
   const int own = __popc(reaching);
   const int so_far = sum_so_far(own);
-  if (threadIdx.x == 0) listed = 0;
-  __syncthreads();  // the count is reset
   int before = 0;
   if (threadIdx.x % 32 == 31) before = static_cast<int>(atomicAdd(&listed, static_cast<uint32_t>(so_far)));
   int at = __shfl_sync(~0u, before, 31) + so_far - own;
+  if (__any_sync(~0u, own > tuning::kAirResidentFewALane)) {
 #pragma unroll
-  for (int i = 0; i < Share::kElements; ++i) {
-    const bool reaches = (reaching >> i & 1) != 0;
-    if (reaches && at < room) list[at] = Resident<typename Share::Bits>::entry(share.held[i], share.index(i));
-    at += reaches;
+    for (int i = 0; i < Share::kElements; ++i) {
+      const bool reaches = (reaching >> i & 1) != 0;
+      if (reaches && at < room) Own::store(&list[at], share.held[i], share.index(i));
+      at += reaches;
+    }
+  } else {
+    // Read once more: a register has no run-time number.
+    for (; reaching != 0 && at < room; reaching &= reaching - 1) {
+      const uint32_t index = share.index(__ffs(static_cast<int>(reaching)) - 1);
+      // What lies behind the row's end is not its own.
+      const auto bits = index < static_cast<uint32_t>(cols) ? input[index] : order.worst();
+      Own::store(&list[at++], Own::held(order(bits), index), index);
+    }
   }
   __syncthreads();  // the list is whole
   return static_cast<int>(listed);
@@ -125,7 +139,6 @@ __device__ __forceinline__ void list_equals(const Share& share, typename Share::
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
   static_assert(Share::kVectors <= kMostVectors);
-  if (threadIdx.x == 0) listed = 0;
 #pragma unroll
   for (int v = 0; v < Share::kVectors; ++v) {
     unsigned own = 0;
@@ -162,9 +175,9 @@ __device__ __forceinline__ void list_equals(const Share& share, typename Share::
 #pragma unroll
     for (int i = v * Share::kInVector; i < (v + 1) * Share::kInVector; ++i) {
       if (share.held[i] > key)
-        list[static_cast<int>(atomicAdd(&listed, 1u))] = Own::entry(share.held[i], share.index(i));
+        Own::store(&list[static_cast<int>(atomicAdd(&listed, 1u))], share.held[i], share.index(i));
       const bool equal = share.held[i] == key;
-      if (equal && place < owed) list[taken + place] = Own::entry(share.held[i], share.index(i));
+      if (equal && place < owed) Own::store(&list[taken + place], share.held[i], share.index(i));
       place += equal;
     }
   }
@@ -207,6 +220,7 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   const Bits* const input = params.input + row * params.row_stride;
 
   // Step 1.
+  clear_histogram(histogram, 1 << params.digit_bits);
   if (threadIdx.x == 0) shared.range.reset();
   const Share share(input, params.cols, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), order);
   Held best[kGroups];
@@ -240,7 +254,7 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   } else {
     each_group(see);
   }
-  __syncthreads();  // the range is reset
+  __syncthreads();  // the range is reset, and no bin is yet to be cleared
   shared.range.add(seen);
   __syncthreads();  // all warps have added
 
@@ -250,10 +264,14 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   if (!of_all) {
     const auto target = find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared, each_group);
     bounds.low += static_cast<Held>(target.digit) << shift;
-    listed = list_from(share, bounds.low, params.room, list, shared.listed);
+    listed = list_from(input, params.cols, order, share, bounds.low, params.room, list, shared.listed);
   }
   if (of_all || listed > params.room) {
-    do {
+    for (bool cleared = of_all;; cleared = false) {
+      if (!cleared) {
+        clear_histogram(histogram, 1 << params.digit_bits);
+        __syncthreads();  // no thread counts into bins that another has yet to clear
+      }
       const auto target =
           find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared, each_element);
       bounds.low += static_cast<Held>(target.digit) << shift;
@@ -261,9 +279,10 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
                                      static_cast<Held>((Held{1} << shift) - 1));
       bounds.taken += static_cast<int>(target.above);
       listed = bounds.taken + static_cast<int>(target.count);
-    } while (listed > params.room && bounds.low != bounds.high);
+      if (listed <= params.room || bounds.low == bounds.high) break;
+    }
     if (listed <= params.room) {
-      list_from(share, bounds.low, params.room, list, shared.listed);
+      list_from(input, params.cols, order, share, bounds.low, params.room, list, shared.listed);
     } else {
       list_equals(share, bounds.low, bounds.taken, params.k - bounds.taken, list, shared.listed,
                   shared.equals);

@@ -12,9 +12,26 @@
 namespace gputopk::cuda::bitonic {
 
 inline constexpr int64_t kMaxK = 256;
+inline constexpr int64_t kOneThreadMaxK = 8;
 
 // Why it cannot serve the request, or nullptr.
 const char* unsupported_reason(const Problem& problem);
+
+// A row in the registers of one thread.
+struct OneThread {
+  static constexpr Algorithm kAlgorithm = Algorithm::kBitonic;
+  static constexpr const char* kName = "bitonic.one_thread";
+
+  int elements;  // that there is room for: 16, 32 or 64
+
+  static bool serves(const Problem& problem, const Device& device);
+  static OneThread plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
 
 // A row in the registers of one warp, or of a part of it.
 struct OneWarp {
@@ -32,6 +49,23 @@ struct OneWarp {
   bool in_order(const Problem&) const { return true; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// Runs of k in the registers of warps, of several blocks a row: rows of any length.
+struct ManyBlocks {
+  static constexpr Algorithm kAlgorithm = Algorithm::kBitonic;
+  static constexpr const char* kName = "bitonic.many_blocks";
+
+  int blocks_per_row;
+  int items;  // of a run, a lane: 1, 4 or 8
+
+  static bool serves(const Problem& problem, const Device&) { return problem.k <= kMaxK; }
+  static ManyBlocks plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 

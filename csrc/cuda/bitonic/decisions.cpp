@@ -1,5 +1,6 @@
 // Bitonic top-k's plan: which form serves a request, and with what numbers.
 
+#include <algorithm>
 #include <cstdio>
 
 #include "cuda/bitonic/bitonic.h"
@@ -29,7 +30,27 @@ Shape shape_of(const Problem& problem) {
 }  // namespace
 
 const char* unsupported_reason(const Problem& problem) {
-  return shape_of(problem).lanes > 0 ? nullptr : "rows and k are larger than a warp's registers hold";
+  static_assert(kMaxK == 256, "the text says so");
+  return problem.k <= kMaxK ? nullptr : "k is larger than 256, the most that its networks keep";
+}
+
+bool OneThread::serves(const Problem& problem, const Device&) {
+  return problem.k <= kOneThreadMaxK &&
+         problem.cols <= tuning::one_thread_elements(dtype_bytes(problem.dtype));
+}
+
+OneThread OneThread::plan(const Problem& problem, const Device&) {
+  return {problem.cols <= 16 ? 16 : problem.cols <= 32 ? 32 : 64};
+}
+
+void OneThread::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "bitonic: one thread a row, of up to %d elements", elements);
+}
+
+Work OneThread::work(const Problem& problem, const Device& device) const {
+  const int threads = tuning::kOneThreadThreads;
+  const int64_t blocks = (problem.rows + threads - 1) / threads;
+  return work_of(problem, device, blocks, threads, tuning::one_thread_blocks(elements), /*reads=*/1);
 }
 
 bool OneWarp::serves(const Problem& problem, const Device&) { return shape_of(problem).lanes > 0; }
@@ -49,6 +70,25 @@ void OneWarp::describe(const Problem&, char* text, size_t text_bytes) const {
 Work OneWarp::work(const Problem& problem, const Device& device) const {
   constexpr int kWarpsPerSm = 32;
   return work_of(problem, device, problem.rows, lanes, kWarpsPerSm * 32 / lanes, /*reads=*/1);
+}
+
+ManyBlocks ManyBlocks::plan(const Problem& problem, const Device& device) {
+  ManyBlocks config{};
+  config.items = problem.k <= 32 ? 1 : problem.k <= 128 ? 4 : 8;
+  const int64_t rows = std::max<int64_t>(problem.rows, 1);
+  const int64_t wanted = int64_t{device.sm_count} * tuning::kManyBlocksPerSm / rows;
+  const int64_t useful = problem.cols / (tuning::kManyBlocksElementsPerLane * tuning::kManyBlocksThreads);
+  config.blocks_per_row = static_cast<int>(std::max<int64_t>(1, std::min(wanted, useful)));
+  return config;
+}
+
+void ManyBlocks::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "bitonic: %d blocks a row, runs of %d", blocks_per_row, 32 * items);
+}
+
+Work ManyBlocks::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kManyBlocksThreads,
+                 tuning::kManyBlocksPerSm, /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::bitonic

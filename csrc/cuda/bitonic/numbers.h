@@ -3,6 +3,14 @@
 
 namespace gputopk::cuda::tuning {
 
+// ---- A row in a thread ----
+
+inline constexpr int kOneThreadThreads = 128;
+// As much of a row as leaves room for 16 warps an SM: 64 registers, and the best of the row.
+constexpr int one_thread_elements(int element_bytes) { return element_bytes == 8 ? 32 : 64; }
+// Blocks an SM that leave registers for so many words.
+constexpr int one_thread_blocks(int words) { return words == 64 ? 4 : words == 32 ? 7 : 9; }
+
 // ---- A row in a warp ----
 
 // Small blocks: warps have nothing to do with each other, and a block's place is free again when its last
@@ -11,5 +19,19 @@ inline constexpr int kOneWarpThreads = 128;
 // Entries of a row's list, for each of its lanes: twice the most winners.
 inline constexpr int kOneWarpListPerLane = 4;
 inline constexpr int kOneWarpMostKPerLane = 2;
+// Listed elements that a whole warp ranks by counting, a lane each; beyond, a network is cheaper.
+inline constexpr int kOneWarpRanked = 16;
+// Blocks an SM that leave registers for the elements of a lane.
+constexpr int one_warp_blocks(int element_bytes, int elements) {
+  return element_bytes == 8 ? 4 : elements == 32 ? 7 : 9;
+}
+
+// ---- Runs of several blocks a row ----
+
+// 64-bit runs of 8 a lane, and as many that are new, leave two blocks an SM.
+inline constexpr int kManyBlocksThreads = 256;
+inline constexpr int kManyBlocksPerSm = 2;
+// A block reads so many elements a lane at least: as much work as the merges at its end.
+inline constexpr int64_t kManyBlocksElementsPerLane = 64;
 
 }  // namespace gputopk::cuda::tuning

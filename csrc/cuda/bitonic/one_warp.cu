@@ -4,8 +4,8 @@
 //   2. A bitonic network sorts the maxima: the k-th best of them is a bound that k elements reach, and, as
 //      there are twice as many maxima or more, few others.
 //   3. What reaches the bound is listed in shared memory.
-//   4. Listed elements are ranked by counting those that are better, and those of rank below k written in
-//      their place: in order, whatever was asked for.
+//   4. Listed elements are ranked, by counting those that are better, or, where they are many, by a bitonic
+//      network again; those of rank below k are written in their place: in order, whatever was asked for.
 // A row whose elements crowd at the bound, by their values or by their places, would list too many: a
 // bisection between the bound and the greatest key then finds a better one, or the k-th key itself, and of
 // its equals those of the lowest indices are listed.
@@ -165,7 +165,7 @@ __device__ __forceinline__ int list_crowded(const Share& share, int k, int room,
     for (int i = v * Share::kInVector; i < (v + 1) * Share::kInVector; ++i) {
       const bool is_greater = share.held[i] > low, is_equal = share.held[i] == low;
       if (is_greater || (is_equal && e < equals)) {
-        list[g + min(e, equals)] = Resident<typename Share::Bits>::entry(share.held[i], share.index(i));
+        Resident<typename Share::Bits>::store(list + (g + min(e, equals)), share.held[i], share.index(i));
       }
       g += is_greater;
       e += is_equal;
@@ -176,8 +176,43 @@ __device__ __forceinline__ int list_crowded(const Share& share, int k, int room,
   return greater_before + min(equal_before, equals);
 }
 
+// Step 4 for few: write(entry, rank) for each.
+template <int kLanes, class Entry, class Write>
+__device__ __forceinline__ void write_ranked(const Entry* list, int listed, Write&& write) {
+  struct alignas(sizeof(Entry) < 16 ? 2 * sizeof(Entry) : 16) Pair {
+    Entry first, second;
+  };
+  const Pair* const pairs = reinterpret_cast<const Pair*>(list);
+  // Two of a lane's a turn, at one reading of the list.
+  for (int i = Team<kLanes>::member(); i < listed; i += 2 * kLanes) {
+    const bool has_second = i + kLanes < listed;
+    const Entry first = list[i], second = has_second ? list[i + kLanes] : first;
+    int better_first = 0, better_second = 0;
+    for (int p = 0; 2 * p < listed; ++p) {
+      const Pair others = pairs[p];
+      better_first += (first < others.first) + (first < others.second);
+      if constexpr (kLanes < 32) better_second += (second < others.first) + (second < others.second);
+    }
+    write(first, better_first);
+    if (has_second) write(second, better_second);
+  }
+}
+
+// Step 4 for many, of a whole warp: a bitonic network sorts them.
+template <int kItems, class Entry, class Write>
+__device__ __forceinline__ void write_sorted(const Entry* list, int listed, Write&& write) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  Entry entries[kItems];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) entries[i] = 32 * i + lane < listed ? list[32 * i + lane] : Entry{0};
+  sort_warp</*kDescending=*/true>(entries);
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) write(entries[i], lane * kItems + i);
+}
+
 template <class Order, int kLanes, int kElements>
-__global__ void __launch_bounds__(tuning::kOneWarpThreads)
+__global__ void __launch_bounds__(tuning::kOneWarpThreads,
+                                  tuning::one_warp_blocks(sizeof(typename Order::Bits), kElements))
     select_rows(Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
   using Entry = typename Resident<Bits>::Entry;
@@ -213,7 +248,7 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads)
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
       const bool reaches = (reaching >> i & 1) != 0;
-      if (reaches) *at = Resident<Bits>::entry(share.held[i], share.index(i));
+      if (reaches) Resident<Bits>::store(at, share.held[i], share.index(i));
       at += reaches;
     }
   }
@@ -223,28 +258,19 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads)
 
   if (own_row >= params.rows) return;
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
-  struct alignas(sizeof(Entry) < 16 ? 2 * sizeof(Entry) : 16) Pair {
-    Entry first, second;
-  };
-  const Pair* const pairs = reinterpret_cast<const Pair*>(list);
-  const auto write = [&](Entry entry, int better) {
-    if (better >= params.k) return;
+  const auto write = [&](Entry entry, int rank) {
+    if (rank >= params.k) return;
     const uint32_t index = Resident<Bits>::index(entry);
-    output.write(better, input[index], index);
+    output.write(rank, input[index], index);
   };
-  // Two of them a turn: all of most rows, at one reading of the list.
-  for (int i = One::member(); i < listed; i += 2 * kLanes) {
-    const bool has_second = i + kLanes < listed;
-    const Entry first = list[i], second = has_second ? list[i + kLanes] : first;
-    int better_first = 0, better_second = 0;
-    for (int p = 0; 2 * p < listed; ++p) {
-      const Pair others = pairs[p];
-      better_first += (first < others.first) + (first < others.second);
-      better_second += (second < others.first) + (second < others.second);
+  if constexpr (kLanes == 32) {
+    if (listed > tuning::kOneWarpRanked) {
+      if (listed <= 32) return write_sorted<1>(list, listed, write);
+      if (listed <= 64) return write_sorted<2>(list, listed, write);
+      return write_sorted<4>(list, listed, write);
     }
-    write(first, better_first);
-    if (has_second) write(second, better_second);
   }
+  write_ranked<kLanes>(list, listed, write);
 }
 
 template <class Order, int kLanes, int kElements>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <numeric>
 
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
@@ -128,10 +129,8 @@ bool OnChip::serves(const Problem& problem, const Device& device) {
   // Bulk copies come with clusters.
   if (device.compute_capability < 90 || device.cluster_blocks == 1) return false;
   const bool wide = dtype_bytes(problem.dtype) == 8;
-  const int64_t most_cols = 2 * problem.rows >= device.sm_count   ? tuning::kOnChipMaxCols
-                            : 4 * problem.rows >= device.sm_count ? tuning::kOnChipMaxColsQuarter
-                                                                  : tuning::kOnChipMaxColsFewRows;
-  return problem.k > 0 && problem.cols >= tuning::kOnChipMinCols && problem.cols <= most_cols &&
+  return problem.k > 0 && problem.rows >= tuning::kOnChipMinRows && problem.cols >= tuning::kOnChipMinCols &&
+         problem.cols <= tuning::kOnChipMaxRowBytes / dtype_bytes(problem.dtype) &&
          problem.k <= (wide ? tuning::kOnChipMostKWide : tuning::kOnChipMostK) &&
          problem.k <= problem.cols / tuning::kOnChipMinColsPerK;
 }
@@ -184,7 +183,7 @@ OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& s
   const int threads = threads_of_block();
 
   // Whole rows are chunks where two fit, or one if there is no other; else a row is cut.
-  const int tile = threads * 16 * tuning::loads_in_flight(bytes);  // bytes: one for each warp
+  const int tile = threads * 16 * tuning::kOnChipLaneVectors;  // bytes: one for each warp
   int64_t ring = ring_bytes(blocks_per_sm, threads, /*streamed=*/false);
   int64_t chunk = study.chunk_bytes > 0 ? study.chunk_bytes : row_bytes;
   if (chunk >= row_bytes && (few_rows ? 1 : 2) * row_bytes > ring) chunk = tuning::kOnChipChunkBytes;
@@ -197,6 +196,9 @@ OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& s
     config.chunks = static_cast<int>(divide_up(row_bytes, chunk));
   }
   config.chunk_vectors = static_cast<int>(chunk / 16);
+  const int others = std::max(1, config.chunks - 1);
+  config.stride = static_cast<int>(0.618 * others);
+  while (std::gcd(config.stride, others) != 1) ++config.stride;
   config.stages = static_cast<int>(std::min<int64_t>(ring / chunk, tuning::kOnChipMostStages));
   const bool resident = config.chunks <= config.stages;
   config.window = resident ? config.chunks : std::max(1, config.stages - 1);

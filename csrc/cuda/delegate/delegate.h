@@ -94,6 +94,7 @@ struct OnChip {
   int threads;              // a power of two
   int chunk_vectors;        // 16-byte vectors of a row that are copied at a time
   int chunks;               // a row
+  int stride;               // from a chunk to the one that is visited next: ChunkedRows
   int stages;               // chunks in the ring
   int window;               // chunks that the first bound is from: stages at most
   int groups;               // delegates a thread: a power of two

@@ -49,7 +49,7 @@ struct Params {
 
 // What a warp looks at in one step: so many vectors a lane, each 32 behind the other.
 template <class Bits>
-constexpr int kLaneVectors = kUnroll<Bits>;
+constexpr int kLaneVectors = tuning::kOnChipLaneVectors;
 template <class Bits>
 constexpr int kTileVectors = 32 * kLaneVectors<Bits>;
 
@@ -405,7 +405,7 @@ cudaError_t launch(const OnChip& config, const Problem& problem, const Buffers& 
   params.rows.cols = problem.cols;
   params.rows.chunk_vectors = static_cast<uint32_t>(config.chunk_vectors);
   params.rows.chunks = static_cast<uint32_t>(config.chunks);
-  params.rows.stride = tuning::kTilePrime % params.rows.chunks;
+  params.rows.stride = static_cast<uint32_t>(config.stride);
   params.k = static_cast<int>(problem.k);
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.in_order = problem.sorted;

@@ -5,23 +5,26 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+
+#include "core/key_order.h"  // GPUTOPK_HOST_DEVICE
 
 namespace gputopk::cuda {
 
 // Where the network compares: at a stage of runs of `size`, values `stride` apart, of which the lower place
 // gets the greater one where the run descends. A sort takes stages of 2, 4, ... `size`, and within a stage
 // strides of size / 2, ... 2, 1.
-inline __host__ __device__ bool run_descends(int place, int size) { return (place & size) == 0; }
+GPUTOPK_HOST_DEVICE bool run_descends(int place, int size) { return (place & size) == 0; }
 
 // A list with a place left free behind every 16.
 template <class Entry>
 class PaddedList {
  public:
   static constexpr int kUnpadded = 16;
-  __host__ __device__ static constexpr int places(int entries) { return entries + entries / kUnpadded; }
+  static constexpr int places(int entries) { return entries + entries / kUnpadded; }
 
-  __host__ __device__ explicit PaddedList(Entry* memory) : memory_(memory) {}
-  __host__ __device__ Entry& operator[](int i) const { return memory_[i + i / kUnpadded]; }
+  GPUTOPK_HOST_DEVICE explicit PaddedList(Entry* memory) : memory_(memory) {}
+  GPUTOPK_HOST_DEVICE Entry& operator[](int i) const { return memory_[i + i / kUnpadded]; }
 
  private:
   Entry* memory_;
@@ -30,7 +33,7 @@ class PaddedList {
 // kSteps strides of a stage for the 2^kSteps entries that number `item` has to itself: `least` is the last of
 // the strides. `whole`: all stages up to 2^kSteps, of entries side by side.
 template <int kSteps, bool kWhole, class List>
-__host__ __device__ inline void sort_item(const List& list, int item, int size, int least) {
+GPUTOPK_HOST_DEVICE void sort_item(const List& list, int item, int size, int least) {
   constexpr int kEntries = 1 << kSteps;
   const int low = item & (least - 1);
   const int base = (item - low) * kEntries + low;
@@ -68,7 +71,7 @@ __host__ __device__ inline void sort_item(const List& list, int item, int size, 
 // work(item) for all of so many items, in any order, and waits for them: the threads of a block, or, on the
 // host, a loop.
 template <class List, class Each>
-__host__ __device__ inline void sort_list(const List& list, int size, Each&& each) {
+GPUTOPK_HOST_DEVICE void sort_list(const List& list, int size, Each&& each) {
   each(size / 8, [&](int item) { sort_item<3, true>(list, item, 8, 1); });
   for (int run = 16, strides = 4; run <= size; run *= 2, ++strides) {
     int greatest = run / 2;

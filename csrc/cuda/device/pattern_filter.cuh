@@ -256,59 +256,58 @@ class FloatFilter {
 
   __device__ void raise(uint32_t key, bool behind) {
     const uint32_t least = key + (behind ? 1 : 0);
-    const bool none = behind && least == 0;
-    if (least == least_ && none == none_) return;
-    set(least, none);
+    if (least != least_ || told_ == 0) set(least, /*none=*/behind && least == 0);
   }
 
-  // A bit for each of all the elements. Where NaN alone is good enough, infinity may pass too.
+  // A bit for each of all the elements. Where NaN alone is good enough, infinity passes too.
   template <int kVectors>
   __device__ uint32_t probe(const Vector<uint32_t> (&vectors)[kVectors]) const {
-    // Once negated where the smallest are wanted, a number passes that is not below the limit.
     const bool by_magnitude = order_.signed_mask == 0;
-    const uint32_t keep = by_magnitude ? kMagnitude : ~0u, mirror = order_.flip & kSign;
-    uint32_t passes = 0;
-    if (order_.flip == 0 || all_) {
-#pragma unroll
-      for (int i = 0; i < 4 * kVectors; ++i) {
-        const float x = __uint_as_float((vectors[i / 4][i % 4] & keep) ^ mirror);
-        if (!(x < limit_)) passes |= 1u << i;  // and so does NaN
-      }
+    uint32_t passes;
+    if (order_.flip == 0) {
+      passes = by_magnitude ? compare<true, true>(vectors) : compare<true, false>(vectors);
     } else {
-#pragma unroll
-      for (int i = 0; i < 4 * kVectors; ++i) {
-        const float x = __uint_as_float((vectors[i / 4][i % 4] & keep) ^ mirror);
-        if (x >= limit_) passes |= 1u << i;
-      }
+      passes = by_magnitude ? compare<false, true>(vectors) : compare<false, false>(vectors);
     }
-    return none_ ? 0 : passes;
+    return (passes | (all_ & ((1u << 4 * kVectors) - 1))) & told_;
   }
 
  private:
-  static constexpr uint32_t kSign = 1u << 31, kMagnitude = ~kSign;
+  template <bool kLargest, bool kMagnitude, int kVectors>
+  __device__ uint32_t compare(const Vector<uint32_t> (&vectors)[kVectors]) const {
+    uint32_t passes = 0;
+#pragma unroll
+    for (int i = 0; i < 4 * kVectors; ++i) {
+      float x = __uint_as_float(vectors[i / 4][i % 4]);
+      if (kMagnitude) x = fabsf(x);
+      if (kLargest ? !(x < limit_) : x <= limit_) passes |= 1u << i;  // NaN is among the largest
+    }
+    return passes;
+  }
 
   __device__ void set(uint32_t least, bool none) {
-    least_ = least;
-    none_ = none;
-    const bool by_magnitude = order_.signed_mask == 0;
-    const uint32_t offset = order_.offset, infinity = 2 * offset;  // as a key
-    // The key before the order's flip, of +inf at most and, by magnitude, of 0 at least.
-    uint32_t key = order_.flip != 0 ? ~least : least;
-    all_ = order_.flip != 0 && key > infinity;
-    if (by_magnitude && key < offset) {
-      none_ = none_ || order_.flip != 0;
-      key = offset;
+    constexpr uint32_t kSign = 1u << 31;
+    const bool largest = order_.flip == 0, by_magnitude = order_.signed_mask == 0;
+    const uint32_t zero = order_.offset, infinity = 2 * zero;  // as keys
+    // The limit's key, before the order's flip: of +inf at most and, by magnitude, of 0 at least.
+    uint32_t key = largest ? least : ~least;
+    all_ = !largest && key > infinity ? ~0u : 0;
+    none = none || (largest && key > infinity + 1);  // beyond NaN
+    if (by_magnitude && key < zero) {
+      none = none || !largest;
+      key = zero;
     }
     key = min(key, infinity);
-    const uint32_t bits = key >= offset ? key - offset : kSign | (offset - key);
-    limit_ = __uint_as_float(all_ ? kSign | offset : bits ^ (order_.flip & kSign));
+    limit_ = __uint_as_float(key >= zero ? key - zero : kSign | (zero - key));
+    told_ = none ? 0 : ~0u;
+    least_ = least;
   }
 
   Order order_;
   float limit_;
   uint32_t least_;
-  bool none_;  // no element is good enough
-  bool all_;   // every element is, NaN too
+  uint32_t told_;  // 0: no element is good enough
+  uint32_t all_;   // all ones: every element is, NaN too
 };
 
 // A filter of single vectors for all those of a tile.

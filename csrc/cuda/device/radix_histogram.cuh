@@ -38,8 +38,7 @@ inline constexpr int kBinsPerThread = 32;
 
 // Steps 2 and 3 of a radix iteration: prefix sums from the highest digit down, and the digit at which they
 // reach `owed`. Called by all threads of a block on a finished histogram in shared memory. Needs
-// 1 <= owed <= its sum, and a power of two of bins, no more than kBinsPerThread for each of the greatest
-// power of two of threads.
+// 1 <= owed <= its sum, and powers of two with bins <= kBinsPerThread * blockDim.x.
 template <class Count>
 __device__ TargetDigit<Count> find_target_digit(const Count* histogram, int bins, uint64_t owed,
                                                 TargetDigitScratch<Count>& scratch) {
@@ -112,6 +111,38 @@ __device__ TargetDigit<Count> find_target_digit(const Count* histogram, int bins
   }
   __syncthreads();
   return scratch.result;
+}
+
+// The same by one warp, for few bins: a power of two, 32 to 1024. It leaves out `highest`. `result` is in
+// shared memory.
+__device__ inline void find_target_digit_by_warp(const uint32_t* histogram, int bins, uint32_t owed,
+                                                 TargetDigit<uint32_t>& result) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const auto sum_so_far = [&](uint32_t value) {
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const uint32_t other = __shfl_up_sync(~0u, value, step);
+      if (lane >= step) value += other;
+    }
+    return value;
+  };
+  // Lane l sums the l-th chunk from the top. The rotation by l keeps the lanes' reads in separate banks.
+  const int chunk = bins / 32, first_bin = bins - (lane + 1) * chunk;
+  uint32_t sum = 0;
+  for (int i = 0; i < chunk; ++i) sum += histogram[first_bin + ((i + lane) & (chunk - 1))];
+  const uint32_t inclusive = sum_so_far(sum);
+  const bool holds = inclusive - sum < owed && owed <= inclusive;  // one lane's
+  const int holder = __ffs(static_cast<int>(__ballot_sync(~0u, holds))) - 1;
+  const uint32_t above_chunk = __shfl_sync(~0u, inclusive - sum, holder);
+
+  const int bin = bins - 1 - holder * chunk - lane;
+  const uint32_t count = lane < chunk ? histogram[bin] : 0;
+  const uint32_t reached = above_chunk + sum_so_far(count);
+  if (reached >= owed && reached - count < owed) {
+    result.digit = static_cast<uint32_t>(bin);
+    result.above = reached - count;
+    result.count = count;
+  }
 }
 
 }  // namespace gputopk::cuda

@@ -18,7 +18,8 @@ struct Resident {
   static constexpr bool kDistinct = sizeof(Bits) <= 2;
   static constexpr uint32_t kMostIndex = 0xFFFE;
   using Held = typename KeyWord<Bits>::type;
-  using Pack = EntryOf<Bits, uint32_t>;
+  using Index = std::conditional_t<sizeof(Bits) == 8, uint64_t, uint32_t>;  // halves of a kind
+  using Pack = EntryOf<Bits, Index>;
   using Entry = std::conditional_t<kDistinct, uint32_t, typename Pack::type>;
 
   __device__ static Held held(Bits key, uint32_t index) {
@@ -28,18 +29,22 @@ struct Resident {
       return key;
     }
   }
-  __device__ static Entry entry(Held held, uint32_t index) {
+  // Writes an element's entry. In halves: the compiler would have a register beside that of each element, to
+  // store both at once.
+  __device__ static void store(Entry* to, Held held, uint32_t index) {
     if constexpr (kDistinct) {
-      return held;
+      *to = held;
     } else {
-      return Pack::pack(held, index);
+      volatile Index* const halves = reinterpret_cast<volatile Index*>(to);
+      halves[0] = ~static_cast<Index>(index);
+      halves[1] = held;
     }
   }
   __device__ static uint32_t index(Entry entry) {
     if constexpr (kDistinct) {
       return 0xFFFF - (entry & 0xFFFF);
     } else {
-      return Pack::index(entry);
+      return static_cast<uint32_t>(Pack::index(entry));
     }
   }
 };

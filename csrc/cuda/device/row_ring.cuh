@@ -19,14 +19,17 @@ struct ChunkedRows {
   int64_t cols;
   uint32_t chunk_vectors;
   uint32_t chunks;  // a row
-  uint32_t stride;  // from a chunk to the next in the order they are visited; prime to `chunks`, and less
+  uint32_t stride;  // prime to chunks - 1, and no more
 
   __device__ const Bits* row(int64_t row) const { return input + row * row_stride; }
 
-  // The chunk that is visited after number `chunk`; 0 is the first.
+  // The chunk that is visited after number `chunk`. The first is 0 and the second the last, so that the best
+  // of an ascending or descending row are seen at once; the others follow spread over the row.
   __device__ uint32_t next(uint32_t chunk) const {
-    const uint32_t after = chunk + stride;
-    return after >= chunks ? after - chunks : after;
+    const uint32_t others = chunks - 1;  // all but the last
+    if (chunk == 0) return others;
+    const uint32_t after = (chunk == others ? 0 : chunk) + stride;
+    return after >= others ? after - others : after;
   }
   __device__ uint32_t vectors_of(uint32_t chunk, const RowShape<Bits>& shape) const {
     const int64_t left = shape.vectors - int64_t{chunk} * chunk_vectors;
@@ -55,7 +58,7 @@ class RowRing {
 
   // By all threads, once. Begins to fill every stage.
   __device__ void start() {
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == blockDim.x - 32) {
       for (uint32_t s = 0; s < stages_; ++s) init_copy_barrier(copied_ + s);
       fence_copy_barriers();
       filler_ = {static_cast<int64_t>(blockIdx.x), 0, 0, 0};
@@ -74,9 +77,10 @@ class RowRing {
     return at(stage);
   }
 
-  // The current chunk, which all threads have done with, a barrier before, makes room for another.
+  // The current chunk, which all threads have done with, a barrier before, makes room for another. A thread
+  // of the last warp fills it, which has the least to do.
   __device__ void release() {
-    if (threadIdx.x == 0) fill();
+    if (threadIdx.x == blockDim.x - 32) fill();
     if (++stage_ == stages_) {
       stage_ = 0;
       parity_ ^= 1;

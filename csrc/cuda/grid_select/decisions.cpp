@@ -149,6 +149,7 @@ Work Registers::work(const Problem& problem, const Device& device) const {
   Work work = work_of(problem, device, blocks, threads, grid_blocks_per_sm(problem, threads), /*reads=*/1);
   if (blocks_per_row == 0)
     work.depth *= static_cast<double>(std::min(warps, problem.rows));  // a row has a warp
+  work.entries *= static_cast<double>(divide_up(problem.k, 32));       // a merge goes through the whole list
   return work;
 }
 

@@ -149,7 +149,9 @@ struct RowSource {
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
         const Word key = order(loaded[v][e]);
-        Word& greatest = keys[(v * kElements + e) / kGroup];
+        // Each group has elements of every line, so that an ascending row's maxima come from all of it.
+        constexpr bool kAcross = kItems <= kElements;
+        Word& greatest = keys[kAcross ? (v + e) % kItems : (v * kElements + e) / kGroup];
         if (valid && key > greatest) greatest = key;
       }
     }

@@ -2,12 +2,13 @@
 #pragma once
 
 #include "core/problem.h"
+#include "cuda/device/index_width.h"
 #include "cuda/sort/sort.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda::sort {
 
-inline int index_bytes(const Problem& problem) { return problem.cols <= int64_t{0xFFFFFFFF} ? 4 : 8; }
+inline int index_bytes(const Problem& problem) { return has_narrow_indices(problem.cols) ? 4 : 8; }
 
 struct Memory {
   void* values;  // of all rows' entries, a part behind the other

@@ -1,5 +1,5 @@
 // Bulk copies and the barriers in shared memory that they complete on: a copy lands when it likes before it
-// is waited for, and until then its memory holds poison.
+// is waited for, and until then its memory holds poison. Waiting orders what was copied and nothing else.
 
 #include <cstring>
 
@@ -18,11 +18,10 @@ MemoryBarrier& barrier_at(Block& block, const uint64_t* address) {
   fail("a memory barrier at %p that has not been initialised", static_cast<const void*>(address));
 }
 
-void complete_phase(Block& block, MemoryBarrier& barrier) {
+void complete_phase(MemoryBarrier& barrier) {
   if (barrier.pending_arrivals > 0 || barrier.pending_bytes != 0) return;
   ++barrier.phase;
   barrier.pending_arrivals = barrier.arrivals;
-  ++block.barriers;  // orders what came before for those who wait, and, to be on the safe side, for all
   made_progress();
 }
 
@@ -36,7 +35,7 @@ void land_copies(Block& block) {
     std::memcpy(copy.to, copy.from, copy.bytes);
     MemoryBarrier& barrier = barrier_at(block, copy.barrier);
     barrier.pending_bytes -= copy.bytes;
-    complete_phase(block, barrier);
+    complete_phase(barrier);
   } while (!block.copies.empty() && one_in(2));
 }
 
@@ -60,7 +59,7 @@ void barrier_arrive(uint64_t* address, unsigned expected_bytes) {
   if (barrier.pending_arrivals == 0) fail("more arrivals at a memory barrier than its %u", barrier.arrivals);
   barrier.pending_bytes += expected_bytes;
   --barrier.pending_arrivals;
-  complete_phase(*current->block, barrier);
+  complete_phase(barrier);
 }
 
 bool barrier_try_wait(uint64_t* address, unsigned parity) {

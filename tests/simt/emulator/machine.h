@@ -125,6 +125,7 @@ struct Launch {
   unsigned at_grid_barrier = 0;  // threads
   Launch* before = nullptr;      // in the stream
   bool complete = false;
+  std::vector<Pending> on_the_way;  // stores of blocks that have ended
 };
 
 struct Machine {

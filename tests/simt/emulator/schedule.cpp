@@ -269,6 +269,7 @@ void complete_launches() {
     } else if (launch->ended < launch->blocks) {
       return;
     }
+    if (!launch->on_the_way.empty()) let_arrive(*launch, /*all=*/true);
     launch->complete = true;
     made_progress();
   }
@@ -546,6 +547,9 @@ bool synchronize() {
       machine.failed = true;
       machine.message = "no thread can go on" + describe_waiting();
       break;
+    }
+    for (auto& launch : machine.stream) {
+      if (!launch->on_the_way.empty() && one_in(8)) let_arrive(*launch, /*all=*/false);
     }
     ++machine.steps;
     run_slice(*chosen);

@@ -120,8 +120,23 @@ void leave_view(Block& block) {
 }
 
 void end_view(Block& block) {
-  commit(block, [](const Pending&) { return true; });
   refresh(block, [](const Stale&) { return true; });
+  if (one_in(2)) commit(block, [](const Pending&) { return true; });
+  View& view = *block.view;
+  for (size_t i = view.pending.size(); i > 0; --i) {
+    Pending& store = view.pending[i - 1];
+    copy(store.now, at(store.address), store.bytes);
+    copy(at(store.address), store.old, store.bytes);
+  }
+  auto& on_the_way = block.launch->on_the_way;
+  on_the_way.insert(on_the_way.end(), view.pending.begin(), view.pending.end());
+}
+
+void let_arrive(Launch& launch, bool all) {
+  auto& stores = launch.on_the_way;
+  const size_t count = all ? stores.size() : random_number() % (stores.size() + 1);
+  for (size_t i = 0; i < count; ++i) copy(at(stores[i].address), stores[i].now, stores[i].bytes);
+  stores.erase(stores.begin(), stores.begin() + static_cast<ptrdiff_t>(count));
 }
 
 void before_store(uintptr_t address, size_t bytes) {

@@ -8,6 +8,7 @@
 namespace simt {
 
 struct Block;
+struct Launch;
 
 // A store that other blocks do not see. In the block's turn memory has `now`, else `old`.
 struct Pending {
@@ -33,8 +34,10 @@ struct View {
 void begin_view(Block& block);
 void enter_view(Block& block);
 void leave_view(Block& block);
-// The block ends, in its turn: all is seen.
+// The block ends, in its turn. What no fence has let go may still be on its way...
 void end_view(Block& block);
+// ...until later, between turns, some of it arrives; all of it before the launch is complete.
+void let_arrive(Launch& launch, bool all);
 
 // By the thread that runs, of global memory that blocks write.
 void before_store(uintptr_t address, size_t bytes);

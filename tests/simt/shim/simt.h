@@ -6,12 +6,19 @@
 // -fsanitize=thread.
 #pragma once
 
+// The host's headers come first: some use CUDA's word __noinline__ for an attribute.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <functional>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <string>
 #include <type_traits>
+#include <variant>
+#include <vector>
 
 #define __CUDACC__ 1
 #define __CUDA_ARCH__ 900
@@ -19,6 +26,7 @@
 #define __host__
 #define __global__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __grid_constant__

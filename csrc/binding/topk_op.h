@@ -1,0 +1,49 @@
+// gputopk::topk, gputopk::topk.out and gputopk::_plan but for what a device does.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "binding/canonical.h"
+
+namespace gputopk::binding {
+
+// A device's part.
+struct Backend {
+  // Throws where the request's algorithm cannot serve it, be the outputs empty or not.
+  void (*check)(const Request& request);
+  // Fills dense outputs of request.sizes; sees to workspace. Only for requests that are not empty.
+  void (*run)(const Request& request, Buffers buffers);
+  // The plan as text. Only for requests that are not empty.
+  std::string (*describe)(const Request& request);
+  // `run` takes the input before gather_rows and fills dense outputs of the caller's shape: nothing is copied
+  // to have the selected dimension last.
+  bool any_dim = false;
+};
+
+std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, const Backend& backend);
+void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices,
+              const Backend& backend);
+std::string plan(const Tensor& self, const Arguments& arguments, const Backend& backend);
+
+// gputopk::topk, gputopk::topk.out and gputopk::_plan of one device, in the form that TORCH_BOX takes.
+template <const Backend& backend>
+std::tuple<Tensor, Tensor> boxed_topk(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted,
+                                      bool magnitude, std::optional<ScalarType> index_dtype,
+                                      int64_t algorithm) {
+  return topk(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, backend);
+}
+template <const Backend& backend>
+void boxed_topk_out(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
+                    std::optional<ScalarType> index_dtype, int64_t algorithm, const Tensor& values,
+                    const Tensor& indices) {
+  topk_out(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, values, indices, backend);
+}
+template <const Backend& backend>
+std::string boxed_plan(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
+                       std::optional<ScalarType> index_dtype, int64_t algorithm) {
+  return plan(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, backend);
+}
+
+}  // namespace gputopk::binding

@@ -1,0 +1,22 @@
+// Draws the next token from the k best logits of each row, and lets a gradient flow back to just those.
+#include <ATen/ATen.h>
+#include <gputopk/topk.h>
+
+#include <iostream>
+
+int main() {
+  at::manual_seed(0);
+  at::Tensor logits = at::randn({4, 50257}).requires_grad_();
+
+  auto [values, indices] = gputopk::topk(logits, 50);
+  at::Tensor choice = at::multinomial(at::softmax(values.detach(), -1), 1);
+  std::cout << "tokens " << indices.gather(-1, choice).flatten() << '\n';
+
+  values.sum().backward();
+  const int64_t reached = logits.grad().count_nonzero().item<int64_t>();
+
+  auto [expected, positions] = at::topk(logits.detach(), 50);
+  const bool same = at::equal(values.detach(), expected) && at::equal(indices, positions);
+  std::cout << (same ? "as at::topk" : "not as at::topk") << ", gradient in " << reached << " logits\n";
+  return same && reached == 4 * 50 ? 0 : 1;
+}

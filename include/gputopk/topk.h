@@ -1,0 +1,68 @@
+// gputopk for C++ programs with LibTorch: what torch_topk.topk and torch_topk.rerank are in Python, as
+// functions of at::Tensor. They call the operators torch.ops.gputopk.*, which register themselves when
+// libgputopk.so, and for CUDA tensors libgputopk_cuda.so, are loaded. CMake's target gputopk::gputopk links
+// both so that no linker drops them; without CMake: -Wl,--no-as-needed -lgputopk.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/SymInt.h>
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+namespace gputopk {
+
+// The k largest (or smallest) elements of `self` along `dim` and where they are, as at::topk: {values,
+// indices}. Among equal elements the lower index wins. NaN is above +inf, -0 equals +0.
+//
+//   sorted       best first, equal values by index; otherwise the same set in any order
+//   magnitude    order by absolute value; values keep their sign
+//   index_dtype  at::kLong, or at::kInt where self.size(dim) < 2^31
+//
+// Where `self` requires grad, or has a tangent, values have gradients, by self.gather(dim, indices).
+// Throws c10::Error for a k, dim, dtype or device that is not served, before anything is launched.
+inline std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, int64_t k, int64_t dim = -1,
+                                               bool largest = true, bool sorted = true,
+                                               bool magnitude = false,
+                                               at::ScalarType index_dtype = at::kLong) {
+  using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, c10::SymInt, int64_t, bool, bool,
+                                                       bool, std::optional<at::ScalarType>, int64_t);
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("gputopk::topk", "").typed<Signature>();
+  constexpr int64_t kAuto = 0;  // which algorithm runs is the plan's choice
+  const bool wants_gradient =
+      (self.requires_grad() && c10::GradMode::is_enabled()) || self._fw_grad(/*level=*/0).defined();
+  if (!wants_gradient) return op.call(self, k, dim, largest, sorted, magnitude, index_dtype, kAuto);
+  at::Tensor indices =
+      std::get<1>(op.call(self.detach(), k, dim, largest, sorted, magnitude, index_dtype, kAuto));
+  return {self.gather(dim, indices.to(at::kLong)), indices};
+}
+
+// How far a candidate is from a query.
+enum class Metric : int64_t {
+  kL2 = 0,            // squared Euclidean distance: less is better
+  kInnerProduct = 1,  // more is better
+  kCosine = 2,        // cosine similarity, 0 for a vector of zeros: more is better
+};
+
+// The k best of each query's candidates by exact distance, best first: {distances [q, k] float32, ids [q,
+// k]}.
+//
+//   queries [q, d], vectors [n, d]: float32, float16 or bfloat16
+//   candidate_ids [q, c]: int32 or int64, rows of `vectors`; an id outside [0, n), such as -1, is missing
+//
+// Behind all numbers come NaN distances, then id -1 for missing candidates. No gradients.
+inline std::tuple<at::Tensor, at::Tensor> rerank(const at::Tensor& queries, const at::Tensor& vectors,
+                                                 const at::Tensor& candidate_ids, int64_t k,
+                                                 Metric metric = Metric::kL2) {
+  using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
+                                                       const at::Tensor&, c10::SymInt, int64_t);
+  static const auto op =
+      c10::Dispatcher::singleton().findSchemaOrThrow("gputopk::rerank", "").typed<Signature>();
+  return op.call(queries, vectors, candidate_ids, k, static_cast<int64_t>(metric));
+}
+
+}  // namespace gputopk

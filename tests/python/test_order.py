@@ -1,0 +1,111 @@
+"""topk(order=...): the sequence of what was selected."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+import torch_topk
+from tests import inputs, oracle
+from torch_topk import ops
+
+
+def expected(tensor, k, dim, largest):
+    """The oracle's set, by ascending index."""
+    values, indices = torch_topk.topk(tensor, k, dim, largest)
+    oracle.assert_topk((values, indices), tensor, k, dim, largest)
+    indices, places = indices.sort(dim)
+    return oracle.as_ints(values).gather(dim, places), indices
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+@pytest.mark.parametrize(
+    ("shape", "k"), [((5, 40), 7), ((3, 70000), 50), ((2, 9000), 4500), ((300, 5), 5)], ids=str
+)
+def test_by_index_is_the_same_set_by_ascending_index(dtype, shape, k):
+    tensor = inputs.make("few_distinct", *shape, dtype)
+    for dim, most in ((1, k), (0, 2)):
+        for largest in (True, False):
+            values, indices = torch_topk.topk(tensor, most, dim, largest, order="index")
+            want_values, want_indices = expected(tensor, most, dim, largest)
+            assert torch.equal(indices, want_indices)
+            assert torch.equal(oracle.as_ints(values), want_values)
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+@pytest.mark.parametrize("index_dtype", [torch.int64, torch.int32])
+def test_outs_are_filled_by_index(dtype, index_dtype):
+    tensor = inputs.make("few_distinct", 6, 50, dtype)
+    want_values, want_indices = expected(tensor, 9, 1, True)
+    out = torch.empty(0, dtype=dtype), torch.empty(6, 9, dtype=index_dtype)
+    assert torch_topk.topk(tensor, 9, order="index", index_dtype=index_dtype, out=out).values is out[0]
+    assert torch.equal(out[1].long(), want_indices)
+    assert torch.equal(oracle.as_ints(out[0]), want_values)
+
+
+def test_order_decides_over_sorted():
+    tensor = inputs.make("normal", 4, 30)
+    for flag in (True, False):
+        oracle.assert_topk(torch_topk.topk(tensor, 5, sorted=flag, order="value"), tensor, 5)
+        oracle.assert_topk(torch_topk.topk(tensor, 5, sorted=flag, order="any"), tensor, 5, sorted=False)
+        indices = torch_topk.topk(tensor, 5, sorted=flag, order="index").indices
+        assert torch.equal(indices, indices.sort(1).values)
+
+
+def test_any_order_is_by_index_where_all_is_to_be_deterministic(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        ops,
+        "_topk",
+        lambda input, k, dim, largest, order, options: (
+            asked.append(order) or torch.ops.gputopk.topk(input, k)
+        ),
+    )
+    tensor = torch.zeros(2, 3)
+    for deterministic in (False, True):
+        torch.use_deterministic_algorithms(deterministic)
+        try:
+            for arguments in ({"sorted": False}, {"order": "any"}, {"order": "value", "dim": 0}, {"dim": 0}):
+                torch_topk.topk(tensor, 1, **arguments)
+        finally:
+            torch.use_deterministic_algorithms(False)
+    assert asked == ["any", "any", "value", "value", "index", "index", "value", "value"]
+
+
+@pytest.mark.parametrize(
+    ("order", "error"), [("best", ValueError), ("", ValueError), (True, TypeError), (1, TypeError)]
+)
+def test_another_order_is_refused(order, error):
+    with pytest.raises(error, match="order"):
+        torch_topk.topk(torch.zeros(3), 1, order=order)
+
+
+def test_gradients_follow_the_order():
+    tensor = inputs.make("normal", 4, 6, torch.float64)
+    leaf = tensor.clone().requires_grad_()
+    values, indices = torch_topk.topk(leaf, 2, order="index")
+    assert torch.equal(indices, indices.sort(1).values)
+    weights = torch.tensor([1.0, 2.0], dtype=torch.float64)
+    (values * weights).sum().backward()
+    assert torch.equal(leaf.grad, torch.zeros_like(tensor).scatter_(1, indices, weights.expand(4, 2)))
+
+
+def test_an_order_is_compiled_and_has_a_fake():
+    torch._dynamo.reset()
+    tensor = inputs.make("normal", 4, 30)
+    function = torch.compile(
+        lambda x: torch_topk.topk(x, 5, order="index"), fullgraph=True, dynamic=True, backend="aot_eager"
+    )
+    for got, want in zip(function(tensor), torch_topk.topk(tensor, 5, order="index"), strict=True):
+        assert torch.equal(got, want)
+    with FakeTensorMode():
+        assert torch_topk.topk(torch.empty(4, 30), 5, order="index").indices.shape == (4, 5)
+
+
+def test_by_index_too_values_are_bit_copies_where_gradients_are_asked_for():
+    tensor = inputs.make("nan_scattered", 4, 60, torch.bfloat16)
+    leaf = tensor.clone().requires_grad_()
+    values, indices = torch_topk.topk(leaf, 20, order="index")
+    assert values.requires_grad
+    assert torch.equal(oracle.as_ints(values.detach()), oracle.as_ints(tensor).gather(1, indices))

@@ -1,0 +1,26 @@
+"""What the programs say to a request that this machine cannot serve: a sentence and an exit status."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import bench_rerank, bench_topk
+from torch_topk import demo
+from torch_topk._libraries import why_no_cuda
+
+
+@pytest.mark.skipif(why_no_cuda() is None, reason="CUDA is here")
+@pytest.mark.parametrize("program", [bench_topk, bench_rerank, demo], ids=lambda program: program.__name__)
+def test_cuda_where_there_is_none_is_a_sentence(program, capsys):
+    with pytest.raises(SystemExit) as exit_:
+        program.main(["--device", "cuda"])
+    assert exit_.value.code == 2
+    assert f"error: --device cuda: {why_no_cuda()}" in capsys.readouterr().err
+
+
+def test_more_than_cols_is_nothing_to_time(tmp_path, capsys):
+    output = tmp_path / "results.jsonl"
+    arguments = ["--cols", "100", "--k", "101", "200", "--device", "cpu", "--output", str(output)]
+    assert bench_topk.main(arguments) == 1
+    assert "k = 101 is more than cols = 100" in capsys.readouterr().out
+    assert not output.exists()
