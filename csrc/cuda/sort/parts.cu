@@ -64,7 +64,9 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
 
 // ---- Dealing out ----
 
-// The splitters of a row in shared memory: part p ends with the entry before splitter p.
+// The splitters of a row in shared memory: part p ends with the entry before splitter p. They lie as the
+// nodes of a search tree, level by level from number 1 on, so that lanes that search side by side look at
+// neighbours: in order, they would meet in a few banks.
 template <class Order, class Index>
 struct Splitters {
   using Word = typename KeyWord<typename Order::Bits>::type;
@@ -80,21 +82,26 @@ struct Splitters {
 
   // By all threads of a block, a barrier before part_of.
   __device__ void load(const Entries& sample, int samples, const Order& order) {
-    for (int p = static_cast<int>(threadIdx.x); p < parts - 1; p += static_cast<int>(blockDim.x)) {
+    for (int node = static_cast<int>(threadIdx.x); node < parts; node += static_cast<int>(blockDim.x)) {
+      if (node == 0) continue;
+      const int level = bits_of(static_cast<uint32_t>(node)) - 1;
+      const int first_of_level = 1 << level;
+      const int splitter = (2 * (node - first_of_level) + 1) * (parts >> (level + 1)) - 1;
       typename Order::Bits bits;
-      read_entry(sample, static_cast<int64_t>(p + 1) * samples / parts, bits, indices[p]);
-      keys[p] = order(bits);
+      read_entry(sample, static_cast<int64_t>(splitter + 1) * samples / parts, bits, indices[node]);
+      keys[node] = order(bits);
     }
   }
 
   __device__ int part_of(Word key, Index index) const {
-    int part = 0;
-    for (int step = parts / 2; step > 0; step /= 2) {
-      const Word other = keys[part + step - 1];
-      const bool before = (key > other) | ((key == other) & (index < indices[part + step - 1]));
-      part += before ? 0 : step;
+    int node = 1;
+    while (node < parts) {
+      const Word other = keys[node];
+      bool before = key > other;
+      if (key == other) before = index < indices[node];
+      node = 2 * node + (before ? 0 : 1);
     }
-    return part;
+    return node - parts;
   }
 };
 
@@ -127,10 +134,15 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
   for (int p = thread; p < parts; p += threads) {
     if (counts[p] > 0) atomicAdd(row_counts + p, static_cast<unsigned long long>(counts[p]));
   }
-  if (!is_last_block(params.memory.arrived + row, static_cast<uint32_t>(blocks)) || thread >= 32) return;
+  if (!is_last_block(params.memory.arrived + row, static_cast<uint32_t>(blocks))) return;
+  unsigned long long* const sums =
+      reinterpret_cast<unsigned long long*>(shared);  // no splitter is needed now
+  for (int p = thread; p < parts; p += threads) sums[p] = row_counts[p];
+  __syncthreads();  // the first warp reads them all
+  if (thread >= 32) return;
   unsigned long long start = 0;
   for (int p = thread; p - thread < parts; p += 32) {
-    const unsigned long long own = p < parts ? row_counts[p] : 0;
+    const unsigned long long own = p < parts ? sums[p] : 0;
     unsigned long long inclusive = own;
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
