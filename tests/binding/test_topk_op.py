@@ -484,8 +484,8 @@ def test_the_fake_refuses_an_algorithm_that_no_gpu_runs(rows, k):
         tensor = mode.from_tensor(tensor, static_shapes=rows != "symbol")
         assert (rows == "symbol") == (type(tensor.shape[0]) is torch.SymInt)
         topk(tensor, k, algorithm=1)
-        with pytest.raises(RuntimeError, match="bitonic cannot serve"):
-            topk(tensor, k, algorithm=4)
+        with pytest.raises(RuntimeError, match="split_bucket cannot serve"):
+            topk(tensor, k, algorithm=5)
 
 
 # torch.compile and export.

@@ -181,6 +181,16 @@ def exported(topk):
     return gradient_of(scored, torch.export.export(scored, (X,)).module())
 
 
+def exported_without_grad(topk):
+    class Plain(torch.nn.Module):
+        def forward(self, x):
+            return scalar(topk)(x)
+
+    leaf = X.clone().requires_grad_()
+    torch.export.export(Plain(), (X,)).module()(leaf).backward()
+    return leaf.grad
+
+
 def exported_with_a_transform(strict):
     class Pushed(torch.nn.Module):
         def __init__(self, topk):
@@ -211,6 +221,7 @@ WAYS = {
     "jit.trace": traced_by_jit,
     "jit.trace of an example without grad": traced_without_grad_by_jit,
     "export": exported,
+    "export of an example without grad": exported_without_grad,
     "export of a transform": exported_with_a_transform(strict=False),
     "strict export of a transform": exported_with_a_transform(strict=True),
 }

@@ -155,7 +155,9 @@ Work Registers::work(const Problem& problem, const Device& device) const {
 
 Work SharedList::work(const Problem& problem, const Device& device) const {
   const int per_sm = tuning::kGridListBlocksPerSm * tuning::kGridListMaxThreads / threads;
-  return work_of(problem, device, problem.rows * blocks_per_row, threads, per_sm, /*reads=*/1);
+  Work work = work_of(problem, device, problem.rows * blocks_per_row, threads, per_sm, /*reads=*/1);
+  work.winners *= static_cast<double>(blocks_per_group);  // one block merges those of its group
+  return work;
 }
 
 }  // namespace gputopk::cuda::grid_select
