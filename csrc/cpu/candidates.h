@@ -163,7 +163,8 @@ Key cut_by_bisection(const Item* items, int64_t count, int64_t k, int64_t slack,
   return low;
 }
 
-// Narrows the range digit by digit: low <= high. At least k items reach `low`, and fewer than k exceed `high`.
+// Narrows the range digit by digit: low <= high. At least k items reach `low`, and fewer than k exceed
+// `high`.
 template <class Item, class Key = RankKey<Item>>
 Key cut_by_digits(const Item* items, int64_t count, int64_t k, int64_t slack, Key low, Key high) {
   constexpr int kDigitBits = 11;

@@ -411,37 +411,6 @@ def test_a_sample_is_as_large_and_its_bound_as_low_as_its_numbers_ask(dtype):
                 assert room >= min(rank * cols / (4 * delegates), cols // 8)
 
 
-def on_chip(rows: int, cols: int, k: int, dtype: torch.dtype = torch.float32) -> str | None:
-    return every_form(meta(rows, cols, dtype=dtype), k).get("delegate.on_chip", (None,))[0]
-
-
-def test_what_a_block_keeps_on_chip_fits_and_covers_the_row():
-    numbers = (
-        r"delegate: on chip, (\d+) blocks of (\d+) threads, rows in (\d+) chunks of (\d+) bytes, "
-        r"ring of (\d+), window of (\d+), (\d+) delegates, room for (\d+) candidates"
-    )
-    shapes = ((16, 8192), (64, 2**15), (100, 32_001), (10_000, 10_000), (20, 2**16))
-    for (rows, cols), dtype in itertools.product(shapes, (torch.float32, torch.bfloat16, torch.int8)):
-        for k in (1, 50, 512, 2048):
-            text = on_chip(rows, cols, k, dtype)
-            blocks, threads, chunks, chunk, stages, window, delegates, room = numbers_of(numbers, text)
-            row_bytes = cols * dtype.itemsize // 16 * 16
-            assert 1 <= blocks <= min(rows, 2 * SMS)
-            assert threads & (threads - 1) == 0 and 128 <= threads <= 1024
-            assert (chunks - 1) * chunk < row_bytes <= chunks * chunk
-            assert 1 <= window <= min(stages, chunks) and stages * chunk <= 227 * 1024
-            assert delegates >= 2 * k and room > k
-
-
-def test_rows_too_few_too_long_or_with_too_many_winners_are_not_taken_on_chip():
-    assert on_chip(16, 2**16, 4096)
-    for rows, cols, k in ((15, 2**14, 5), (16, 8191, 5), (16, 2**16 + 1, 5), (16, 2**14, 4097)):
-        assert on_chip(rows, cols, k) is None
-    assert on_chip(16, 2**15, 2048, torch.float64)
-    assert on_chip(16, 2**15, 2049, torch.float64) is None
-    assert on_chip(16, 2**15 + 1, 5, torch.float64) is None
-
-
 def test_a_bound_near_the_least_delegate_is_not_taken_from_a_sample():
     form = delegate_form(1, 2**22, k=2**22 // 65, dtype=torch.uint8)
     numbers_of(FROM_MAXIMA, form)
@@ -562,7 +531,7 @@ def test_auto_is_near_the_best_form_wherever_the_sweep_timed_them():
 
 
 # Written after the sweep, or set aside by bench/fit_plan.py: `auto` takes none of them.
-NOT_TIMED = {"bitonic.one_thread", "bitonic.many_blocks", "delegate.on_chip", "sort.copy", "sort.partition"}
+NOT_TIMED = {"bitonic.one_thread", "bitonic.many_blocks", "sort.copy", "sort.partition"}
 
 
 def test_every_form_has_costs_but_those_that_were_not_timed():

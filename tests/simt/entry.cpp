@@ -154,16 +154,6 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
 }
 
 template <>
-cuda::delegate::OnChip config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
-  require(cuda::delegate::OnChip::serves(problem, device), "the form does not serve this");
-  cuda::delegate::OnChip::Study study;
-  study.threads = static_cast<int>(take("threads", 0));
-  study.blocks_per_sm = static_cast<int>(take("blocks_per_sm", 0));
-  study.chunk_bytes = static_cast<int>(take("chunk_bytes", 0));
-  return cuda::delegate::OnChip::plan(problem, device, study);
-}
-
-template <>
 cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::sort::WholeRows::plan(problem, device);
   cuda::sort::Shape& shape = config.shape;

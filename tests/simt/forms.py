@@ -63,14 +63,6 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
     }
 
 
-def _on_chip(rng: random.Random) -> dict[str, int]:
-    return {
-        "threads": rng.choice((0, 128, 256, 512)),
-        "blocks_per_sm": rng.choice((0, 1, 2)),
-        "chunk_bytes": rng.choice((0, 1024, 2048, 8192)),
-    }
-
-
 _DRAW = {
     "air.many_blocks": _air_many,
     "air.one_block": _air_one_block,
@@ -80,7 +72,6 @@ _DRAW = {
     "grid_select.shared_list": _shared_list,
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
-    "delegate.on_chip": _on_chip,
 }
 
 
