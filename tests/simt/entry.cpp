@@ -163,6 +163,7 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   shape.capacity = static_cast<int>(take("capacity", shape.capacity));
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
   shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
+  require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
   return config;
 }
 

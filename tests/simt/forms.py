@@ -63,6 +63,11 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _whole_rows(rng: random.Random) -> dict[str, int]:
+    parts = rng.choice((1, 2, 4, 16))
+    return {"parts": parts, "threads": 128, "capacity": rng.choice((1024, 2048)), "blocks": rng.randint(1, 3)}
+
+
 _DRAW = {
     "air.many_blocks": _air_many,
     "air.one_block": _air_one_block,
@@ -72,6 +77,7 @@ _DRAW = {
     "grid_select.shared_list": _shared_list,
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
+    "sort.whole_rows": _whole_rows,
 }
 
 

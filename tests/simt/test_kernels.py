@@ -65,6 +65,7 @@ FORMS = {
         ("8x700", 30, "forced=1 blocks=-1 threads=64"),
         ("3x3000", 100, "forced=1 blocks=3 threads=64"),
         ("3x3000", 256, "forced=1 blocks=1 threads=96"),
+        ("3x3000", 40, "forced=1 blocks=2 threads=64 thread_queues=1"),
     ],
     "grid_select.shared_list": [
         ("3x3000", 129, "forced=1 blocks=1 threads=64"),
@@ -76,6 +77,7 @@ FORMS = {
         ("5x700", 350, ""),
         ("2x3000", 3000, "sm_count=2"),
         ("1x20000", 9000, "sm_count=2"),
+        ("1x9000", 4700, "forced=1 parts=4 capacity=1024 threads=128 blocks=2 tile=1024 sm_count=2"),
     ],
     "delegate.from_maxima": [
         ("2x6000", 70, "forced=1"),
