@@ -411,6 +411,16 @@ def test_a_sample_is_as_large_and_its_bound_as_low_as_its_numbers_ask(dtype):
                 assert room >= min(rank * cols / (4 * delegates), cols // 8)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64], ids=oracle.name_of)
+def test_the_bound_of_an_equal_row_is_reached_by_k_elements(dtype):
+    """There the best delegates are of one line of the sample: an element's rank is its index."""
+    for cols, k in itertools.product((70_001, 2**18, 2_114_266), (1, 2, 20, 33, 100, 300)):
+        if delegate_model.is_sampled(62, cols, k, dtype):
+            sample = delegate_model.sample_of(62, cols, k, dtype)
+            best = sample.places().amin(dim=1).sort().values
+            assert best[sample.rank - 1] + 1 >= k
+
+
 def test_a_bound_near_the_least_delegate_is_not_taken_from_a_sample():
     form = delegate_form(1, 2**22, k=2**22 // 65, dtype=torch.uint8)
     numbers_of(FROM_MAXIMA, form)

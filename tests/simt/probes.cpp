@@ -119,6 +119,10 @@ void reads_other_blocks_of_its_cluster(const uint32_t*, uint32_t* output, uint32
   Cluster::wait();
 }
 
+void never_ends(const uint32_t* input, uint32_t* output, uint32_t*) {
+  while (input[threadIdx.x] != 0) output[threadIdx.x] = 1;
+}
+
 struct Probe {
   const char* name;
   Kernel* kernel;
@@ -140,6 +144,7 @@ const Probe kProbes[] = {
     {"ends_before_a_barrier", ends_before_a_barrier, 1, 1},
     {"spins", spins, 1, 1},
     {"traps", traps, 1, 1},
+    {"never_ends", never_ends, 1, 1},
     {"halves_of_warps", halves_of_warps, 1, 1},
     {"adds_up_in_the_last_block", adds_up_in_the_last_block<true>, 5, 1},
     {"adds_up_without_a_fence", adds_up_in_the_last_block<false>, 5, 1},

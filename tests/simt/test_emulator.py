@@ -31,6 +31,7 @@ WRONG = {
     "ends_before_a_barrier": "no thread can go on",
     "spins": "spins without end",
     "traps": "__trap",
+    "never_ends": "without end",
     "reads_other_blocks_too_early": "has not begun|nobody has written|no barrier between|which has ended",
 }
 

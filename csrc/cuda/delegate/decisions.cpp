@@ -99,6 +99,12 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   int group = 1;
   while (threads / group > tuning::kSampleMostDelegates) group *= 2;
   config.delegates = threads / group;
+  // The best delegates of an equal or a sorted row are those of one line. If what they stand for is less than
+  // k, one of another line is asked for, which lies far apart: reaching >= k.
+  const int of_line = std::min(group, tuning::kSampleLineVectors);
+  const int delegates_per_line = tuning::kSampleLineVectors / of_line;
+  const double reaching = (std::floor(rank) - 1) * of_line * (16.0 / element_bytes) + 1;
+  if (reaching < k) rank = std::max(rank, delegates_per_line + 1.0);
   config.rank = static_cast<int>(std::min(rank, static_cast<double>(config.delegates)));
 
   config.blocks_per_row = blocks_of_passes(problem, device);
@@ -106,7 +112,7 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   config.likely_passes = likely_delegate_passes(problem, candidates);
   // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
   // all that lie between a line, or its part of it, and the next one.
-  const double parts = double{tuning::kSampleLines} * threads / std::min(group, tuning::kSampleLineVectors);
+  const double parts = double{tuning::kSampleLines} * threads / of_line;
   const double of_neighbours = config.rank * cols / parts;
   const double room = std::min(
       std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
