@@ -237,7 +237,7 @@ def header_text(
 
 namespace gputopk::cuda {{
 
-inline constexpr FormCosts kCostsH200[] = {{
+inline constexpr FormCosts kCosts[] = {{
     // clang-format off
     // {", ".join(PARTS)}, bend
 {chr(10).join(rows)}
