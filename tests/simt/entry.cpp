@@ -108,10 +108,7 @@ template <>
 cuda::grid_select::Registers config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   using cuda::grid_select::Registers;
   require(problem.k <= cuda::grid_select::kRegistersMaxK, "so large a k for lists in registers");
-  auto config = Registers::plan(problem, device, grid_select_study(problem, take));
-  // Rows with indices of 64 bits are none for a warp.
-  if (config.blocks_per_row == 0 && problem.cols > simt::most_cols_of_32_bits) config.blocks_per_row = 1;
-  return config;
+  return Registers::plan(problem, device, grid_select_study(problem, take));
 }
 template <>
 cuda::grid_select::SharedList config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
@@ -164,6 +161,8 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
   shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
   require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
+  require(problem.cols >= shape.sample, "so short a row for its sample");
+  require(shape.capacity <= 8 * shape.threads, "so large a capacity for its threads");
   return config;
 }
 
