@@ -4,8 +4,6 @@
 
 #include <utility>
 
-#include "binding/outs.h"
-
 namespace gputopk::binding {
 namespace {
 
@@ -44,12 +42,12 @@ std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, 
 }
 
 void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices,
-              const Backend& backend) {
+              const Backend& backend, void (*claim)(const Outs&)) {
   Request request = canonicalise(self, arguments);
   backend.check(request);
   const std::vector<int64_t> sizes_dim_last = request.sizes;
   restore_sizes(request);
-  claim_outs(self, request, request.sizes, values, indices);
+  claim({self, request, request.sizes, values, indices});
   if (request.empty()) return;
 
   const bool in_place = backend.any_dim || request.dim_is_last();
