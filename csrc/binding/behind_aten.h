@@ -18,6 +18,9 @@ struct AtenArguments {
   bool largest, sorted;
 };
 
+// A Backend's check: refuses the dtypes that torch.topk does not serve.
+void check_torchs_dtype(const Request& request);
+
 std::tuple<Tensor, Tensor> aten_topk(const Tensor& self, const AtenArguments& arguments,
                                      const Backend& backend);
 void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Tensor& values,

@@ -58,39 +58,6 @@ void check_out_memory(const Tensor& out, const Tensor& other, const char* names)
         names, ")");
 }
 
-void check_kinds(const Outs& outs) {
-  check_out_kind(outs.values, outs.request.value_dtype, outs.self, "values");
-  check_out_kind(outs.indices, outs.request.index_dtype, outs.self, "indices");
-}
-
-void check_memory(const Outs& outs) {
-  // A lazy clone gets memory of its own before that is compared.
-  outs.values.mutable_data_ptr();
-  outs.indices.mutable_data_ptr();
-  check_out_memory(outs.values, outs.self, "values and the input");
-  check_out_memory(outs.indices, outs.self, "indices and the input");
-  check_out_memory(outs.values, outs.indices, "values and indices");
-}
-
-void resize(const Tensor& out, const std::vector<int64_t>& sizes) {
-  const std::vector<int64_t> found = to_vector(out.sizes());
-  if (found == sizes) return;
-  if (out.numel() > 0) {
-    const std::string words = words_of(
-        "An output with one or more elements was resized since it had shape ", text(found),
-        ", which does not match the required output shape ", text(sizes),
-        ". This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless "
-        "they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero "
-        "elements with t.resize_(0).");
-    aoti_torch_warn("topk", __FILE__, __LINE__, words.c_str());
-  }
-  std::array<StableIValue, 3> stack{torch::stable::detail::from(out), torch::stable::detail::from(sizes),
-                                    torch::stable::detail::from(std::optional<int64_t>())};
-  const AOTITorchError error = torch_call_dispatcher("aten::resize_", "", stack.data(), TORCH_ABI_VERSION);
-  check(error == TORCH_SUCCESS, kTopk, "cannot resize an out: ", last_words());
-  torch::stable::detail::to<Tensor>(stack[0]);  // takes the reference
-}
-
 // Whether autograd would have a gradient flow into what is written: a leaf that requires grad is left to
 // mark_written.
 bool has_history(const Tensor& tensor) {
@@ -111,12 +78,18 @@ void mark_written(const Tensor& out, const char* name) {
 
 }  // namespace
 
-void claim_outs(const Outs& outs) {
-  const Tensor &values = outs.values, &indices = outs.indices;
-  check_kinds(outs);
-  check_out_shape(values, outs.sizes, "values");
-  check_out_shape(indices, outs.sizes, "indices");
-  check_memory(outs);
+void claim_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
+                const Tensor& values, const Tensor& indices) {
+  check_out_kind(values, request.value_dtype, self, "values");
+  check_out_kind(indices, request.index_dtype, self, "indices");
+  check_out_shape(values, sizes, "values");
+  check_out_shape(indices, sizes, "indices");
+  // A lazy clone gets memory of its own before that is compared.
+  values.mutable_data_ptr();
+  indices.mutable_data_ptr();
+  check_out_memory(values, self, "values and the input");
+  check_out_memory(indices, self, "indices and the input");
+  check_out_memory(values, indices, "values and indices");
   if (aoti_torch_grad_mode_is_enabled()) {
     check(
         !has_history(values) && !has_history(indices), kTopk,
@@ -125,13 +98,6 @@ void claim_outs(const Outs& outs) {
   }
   mark_written(values, "values");
   mark_written(indices, "indices");
-}
-
-void resize_outs(const Outs& outs) {
-  check_kinds(outs);
-  resize(outs.values, outs.sizes);
-  resize(outs.indices, outs.sizes);
-  check_memory(outs);
 }
 
 }  // namespace gputopk::binding

@@ -37,10 +37,11 @@ std::string list_forms(const Request& request) {
   return forms_text(request.problem, device_of(request.input.get_device_index()));
 }
 
-constexpr Backend kCuda{check_cuda_algorithm, run, describe_plan, false, at::cuda::topk_outf};
+constexpr Backend kCuda{check_cuda_algorithm, run, describe_plan};
+constexpr Backend kAtenCuda{check_torchs_dtype, run, nullptr, false, at::cuda::topk_outf};
 constexpr Backend kCudaForms{check_cuda_algorithm, nullptr, list_forms};
 
-bool install_cuda(bool on) { return install<kCuda>(on, "CUDA"); }
+bool install_cuda(bool on) { return install<kAtenCuda>(on, "CUDA"); }
 
 }  // namespace
 }  // namespace gputopk::binding
