@@ -6,9 +6,22 @@ Importing this package loads the libraries that register it.
 """
 
 from ._elsewhere import backend
+from ._install import install, installed, uninstall
 from ._libraries import has_cuda
 from ._version import __version__
 from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, rerank
 
-__all__ = ["Algorithm", "Metric", "Reranked", "__version__", "backend", "has_cuda", "rerank", "topk"]
+__all__ = [
+    "Algorithm",
+    "Metric",
+    "Reranked",
+    "__version__",
+    "backend",
+    "has_cuda",
+    "install",
+    "installed",
+    "rerank",
+    "topk",
+    "uninstall",
+]
