@@ -154,16 +154,6 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
 }
 
 template <>
-cuda::delegate::OnChip config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
-  require(cuda::delegate::OnChip::serves(problem, device), "the form does not serve this");
-  cuda::delegate::OnChip::Study study;
-  study.threads = static_cast<int>(take("threads", 0));
-  study.blocks_per_sm = static_cast<int>(take("blocks_per_sm", 0));
-  study.chunk_bytes = static_cast<int>(take("chunk_bytes", 0));
-  return cuda::delegate::OnChip::plan(problem, device, study);
-}
-
-template <>
 cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::sort::WholeRows::plan(problem, device);
   cuda::sort::Shape& shape = config.shape;
@@ -173,6 +163,7 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   shape.capacity = static_cast<int>(take("capacity", shape.capacity));
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
   shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
+  require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
   return config;
 }
 

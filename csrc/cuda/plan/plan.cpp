@@ -4,7 +4,11 @@
 #include <limits>
 
 #include "cuda/plan/costs.h"
+#ifdef GPUTOPK_COSTS
+#include GPUTOPK_COSTS
+#else
 #include "cuda/plan/costs_h200.h"
+#endif
 
 namespace gputopk::cuda {
 namespace {
@@ -15,14 +19,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 template <int kPlace>
 double microseconds_at(const Problem& problem, const Work& work) {
   if constexpr (kPlace >= 0) {
-    return microseconds(kCostsH200[kPlace], problem, work);
+    return microseconds(kCosts[kPlace], problem, work);
   } else {
     return kNever;
   }
 }
 
 double microseconds_of_order(const Problem& problem, const Device& device) {
-  return microseconds_at<place_of(kCostsH200, "order_rows")>(problem, work_of_order(problem, device));
+  return microseconds_at<place_of(kCosts, "order_rows")>(problem, work_of_order(problem, device));
 }
 
 // What the request would take with this config. On a GPU of other size the forms keep their order as long as
@@ -30,7 +34,7 @@ double microseconds_of_order(const Problem& problem, const Device& device) {
 template <class Form>
 double microseconds_of(const Form& form, const Problem& problem, const Device& device) {
   const double selection =
-      microseconds_at<place_of(kCostsH200, Form::kName)>(problem, form.work(problem, device));
+      microseconds_at<place_of(kCosts, Form::kName)>(problem, form.work(problem, device));
   const bool orders = problem.sorted && !form.in_order(problem);
   return selection + (orders ? microseconds_of_order(problem, device) : 0);
 }
