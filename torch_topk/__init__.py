@@ -10,12 +10,13 @@ from ._install import install, installed, uninstall
 from ._libraries import has_cuda
 from ._version import __version__
 from .ops import Algorithm, topk
-from .rerank import Metric, Reranked, rerank
+from .rerank import Metric, Reranked, RerankedPositions, rerank
 
 __all__ = [
     "Algorithm",
     "Metric",
     "Reranked",
+    "RerankedPositions",
     "__version__",
     "backend",
     "has_cuda",

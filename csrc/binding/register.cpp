@@ -51,10 +51,19 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "magnitude=False, ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
 
   // Distances from each query to its candidates, and the k best. `metric`: 0 l2, 1 inner product, 2 cosine.
+  // `positions`: what comes out is where a winner stands among the query's candidates, not its id.
   m.def(
-      "rerank(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> "
-      "(Tensor distances, Tensor ids)");
-  m.def("_rerank_plan(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> str");
+      "rerank(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0, *, Tensor? "
+      "lengths=None, Tensor? row_offsets=None, Tensor? allow=None, Tensor? scales=None, bool "
+      "positions=False) -> (Tensor distances, Tensor ids)");
+  m.def(
+      "rerank.out(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0, *, Tensor? "
+      "lengths=None, Tensor? row_offsets=None, Tensor? allow=None, Tensor? scales=None, bool "
+      "positions=False, Tensor(a!) distances, Tensor(b!) ids) -> ()");
+  m.def(
+      "_rerank_plan(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0, *, Tensor? "
+      "lengths=None, Tensor? row_offsets=None, Tensor? allow=None, Tensor? scales=None, bool "
+      "positions=False) -> str");
 
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(

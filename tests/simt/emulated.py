@@ -105,22 +105,27 @@ class _Topk(ctypes.Structure):
 
 class _Rerank(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "metric", "wide_ids")),
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                "dtype", "query_dtype", "metric", "wide_ids", "wide_ranges", "allow_shift", "positions",
+            )
+        ),
         *(
             (name, ctypes.c_int64)
             for name in (
-                "queries",
-                "vectors",
-                "candidates",
-                "dims",
-                "k",
-                "query_stride",
-                "vector_stride",
-                "id_stride",
+                "queries", "vectors", "candidates", "listed", "dims", "k", "query_stride", "vector_stride",
+                "id_stride", "allow_bytes", "most_stored_bytes",
             )
         ),
-        *((name, ctypes.c_void_p) for name in ("query_rows", "vector_rows", "ids", "distances", "ids_out")),
-    ]
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "query_rows", "vector_rows", "scales", "ids", "lengths", "row_offsets", "allow", "distances",
+                "ids_out",
+            )
+        ),
+    ]  # fmt: skip
 
 
 def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = True) -> Path:
@@ -216,25 +221,57 @@ class Library:
         plan = self._call(self.lib.simt_topk, tensor, k, values, indices, device, seed, dict(options))
         return values, indices, plan
 
-    def rerank(self, queries, vectors, ids, k: int, metric: int, device: Device = Device(), seed: int = 1):
-        """(distances, ids, plan), as of torch_topk.rerank."""
+    def rerank(
+        self,
+        queries,
+        vectors,
+        ids,
+        k: int,
+        metric: int,
+        device: Device = Device(),
+        seed: int = 1,
+        *,
+        lengths=None,
+        row_offsets=None,
+        allow=None,
+        scales=None,
+        positions: bool = False,
+        most_stored_bytes: int = 2**28,
+    ):
+        """(distances, ids, plan), as of torch.ops.gputopk.rerank."""
         distances = torch.empty((queries.shape[0], k), dtype=torch.float32)
         ids_out = torch.empty((queries.shape[0], k), dtype=ids.dtype)
+        ranges = lengths if row_offsets is None else row_offsets
+
+        def address(tensor):
+            return None if tensor is None else tensor.data_ptr()
+
         call = _Rerank(
-            dtype=_DTYPES[queries.dtype],
+            dtype=_DTYPES[vectors.dtype],
+            query_dtype=_DTYPES[queries.dtype],
             metric=metric,
             wide_ids=ids.dtype == torch.int64,
+            wide_ranges=ranges is not None and ranges.dtype == torch.int64,
+            allow_shift=0 if allow is None or allow.dtype == torch.bool else 3,
+            positions=positions,
             queries=queries.shape[0],
             vectors=vectors.shape[0],
-            candidates=ids.shape[1],
+            candidates=max(ids.shape[-1], k),
+            listed=0 if row_offsets is None else ids.shape[0],
             dims=queries.shape[1],
             k=k,
             query_stride=queries.stride(0),
             vector_stride=vectors.stride(0),
-            id_stride=ids.stride(0),
+            id_stride=ids.stride(0) if ids.dim() == 2 else 0,
+            allow_bytes=0 if allow is None else allow.nbytes,
+            most_stored_bytes=most_stored_bytes,
             query_rows=queries.data_ptr(),
             vector_rows=vectors.data_ptr(),
+            scales=address(scales),
             ids=ids.data_ptr(),
+            lengths=address(lengths),
+            row_offsets=address(row_offsets),
+            allow=address(allow),
             distances=distances.data_ptr(),
             ids_out=ids_out.data_ptr(),
         )

@@ -197,11 +197,16 @@ struct SimtTopk {
 };
 
 struct SimtRerank {
-  int32_t dtype, metric, wide_ids;
-  int64_t queries, vectors, candidates, dims, k, query_stride, vector_stride, id_stride;
+  int32_t dtype, query_dtype, metric, wide_ids, wide_ranges, allow_shift, positions;
+  int64_t queries, vectors, candidates, listed, dims, k, query_stride, vector_stride, id_stride, allow_bytes,
+      most_stored_bytes;
   const void* query_rows;
   const void* vector_rows;
+  const float* scales;
   const void* ids;
+  const void* lengths;
+  const void* row_offsets;
+  const uint8_t* allow;
   float* distances;
   void* ids_out;
 };
@@ -375,32 +380,50 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     const cuda::Device gpu = use(*device);
     gputopk::RerankProblem problem;
     problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.query_dtype = static_cast<gputopk::DType>(call->query_dtype);
     problem.metric = static_cast<gputopk::Metric>(call->metric);
     problem.queries = call->queries;
     problem.vectors = call->vectors;
     problem.candidates = call->candidates;
+    problem.listed = call->listed;
     problem.dims = call->dims;
     problem.k = call->k;
     problem.query_stride = call->query_stride;
     problem.vector_stride = call->vector_stride;
     problem.id_stride = call->id_stride;
     problem.wide_ids = call->wide_ids != 0;
-    const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu);
+    problem.wide_ranges = call->wide_ranges != 0;
+    problem.allow_shift = call->allow_shift;
+    problem.positions = call->positions != 0;
+    const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu, call->most_stored_bytes);
     char line[1024];
     cuda::describe(plan, line, sizeof(line));
     copy_text(line, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), id = problem.wide_ids ? 8 : 4;
-    const size_t row = problem.dims * element, winners = static_cast<size_t>(problem.queries * problem.k);
+    const size_t query_element = gputopk::dtype_bytes(problem.query_dtype),
+                 range = problem.wide_ranges ? 8 : 4;
+    const size_t winners = static_cast<size_t>(problem.queries * problem.k);
     const auto add_rows = [](const char* name, const void* first, int64_t rows, size_t stride,
                              size_t row_bytes) {
       if (rows == 0) return;
       simt::add_region(name, const_cast<void*>(first), (rows - 1) * stride + row_bytes, simt::Region::kInput,
                        stride > row_bytes ? row_bytes : 0, stride);
     };
-    add_rows("queries", call->query_rows, problem.queries, problem.query_stride * element, row);
-    add_rows("vectors", call->vector_rows, problem.vectors, problem.vector_stride * element, row);
-    add_rows("candidate ids", call->ids, problem.queries, problem.id_stride * id, problem.candidates * id);
+    add_rows("queries", call->query_rows, problem.queries, problem.query_stride * query_element,
+             problem.dims * query_element);
+    add_rows("vectors", call->vector_rows, problem.vectors, problem.vector_stride * element,
+             problem.dims * element);
+    if (call->row_offsets != nullptr) {
+      add_rows("candidate ids", call->ids, 1, 0, problem.listed * id);
+      add_rows("row offsets", call->row_offsets, 1, 0, (problem.queries + 1) * range);
+    } else {
+      const int64_t lists = problem.id_stride == 0 ? 1 : problem.queries;
+      add_rows("candidate ids", call->ids, lists, problem.id_stride * id, problem.candidates * id);
+    }
+    if (call->lengths != nullptr) add_rows("lengths", call->lengths, 1, 0, problem.queries * range);
+    if (call->scales != nullptr) add_rows("scales", call->scales, 1, 0, problem.vectors * sizeof(float));
+    if (call->allow != nullptr) add_rows("allow", call->allow, 1, 0, call->allow_bytes);
     simt::add_region("distances", call->distances, winners * sizeof(float), simt::Region::kOutput);
     simt::add_region("ids", call->ids_out, winners * id, simt::Region::kOutput);
     const Memory workspace(cuda::workspace_bytes(plan));
@@ -408,7 +431,11 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     gputopk::RerankBuffers buffers;
     buffers.queries = call->query_rows;
     buffers.vectors = call->vector_rows;
+    buffers.scales = call->scales;
     buffers.candidate_ids = call->ids;
+    buffers.lengths = call->lengths;
+    buffers.row_offsets = call->row_offsets;
+    buffers.allow = call->allow;
     buffers.distances = call->distances;
     buffers.ids = call->ids_out;
     buffers.workspace = workspace.get();

@@ -92,12 +92,12 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
                 plan.device.sm_count, name);
 }
 
-RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) {
-  RerankPlan plan{problem, device, rerank::plan(problem, device), std::nullopt};
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes) {
+  RerankPlan plan{problem, device, rerank::plan(problem, device, most_stored_bytes), std::nullopt};
   if (plan.config.list_items > 0) return plan;
   Problem selection;
   selection.dtype = DType::kUInt32;
-  selection.rows = problem.queries;
+  selection.rows = plan.config.slice;
   selection.cols = problem.candidates;
   selection.row_stride = problem.candidates;
   selection.k = problem.k;
@@ -111,17 +111,19 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
   const rerank::Config& config = plan.config;
   char form[512];
   if (plan.selection) {
-    const int length = std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, then ",
-                                     static_cast<long long>(config.blocks_per_query));
+    const int length =
+        std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, %lld queries at a time, then ",
+                      static_cast<long long>(config.blocks_per_query), static_cast<long long>(config.slice));
     describe(*plan.selection, form + length, sizeof(form) - length);
   } else {
     std::snprintf(form, sizeof(form), "lists of %d, %d warps a query", 32 * config.list_items, config.warps);
   }
   std::snprintf(text, text_bytes,
-                "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s; %d SMs", form,
+                "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s in %s; %d SMs", form,
                 static_cast<long long>(problem.queries), static_cast<long long>(problem.candidates),
                 static_cast<long long>(problem.dims), static_cast<long long>(problem.k),
-                metric_name(problem.metric), dtype_name(problem.dtype), plan.device.sm_count);
+                metric_name(problem.metric), dtype_name(problem.query_dtype), dtype_name(problem.dtype),
+                plan.device.sm_count);
 }
 
 }  // namespace gputopk::cuda

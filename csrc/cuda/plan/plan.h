@@ -15,6 +15,7 @@
 #include "cuda/delegate/delegate.h"
 #include "cuda/gpu.h"
 #include "cuda/grid_select/grid_select.h"
+#include "cuda/rerank/numbers.h"
 #include "cuda/rerank/rerank.h"
 #include "cuda/sort/sort.h"
 
@@ -63,7 +64,9 @@ struct RerankPlan {
   std::optional<Plan> selection;  // of stored keys
 };
 
-RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device);
+// `most_stored_bytes`: of keys, where those are stored; tests give less.
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device,
+                            int64_t most_stored_bytes = tuning::kRerankMostStoredBytes);
 
 // "rerank: ..."
 void describe(const RerankPlan& plan, char* text, size_t text_bytes);
