@@ -1,6 +1,7 @@
 """Exact top-k for PyTorch, close to the speed of reading the input once.
 
 ``torch_topk.topk`` takes the place of ``torch.topk``; the operator itself is ``torch.ops.gputopk.topk``.
+``torch_topk.sparsify_`` takes the largest magnitudes out of a gradient that it accumulates.
 ``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search.
 Importing this package loads the libraries that register it.
 """
@@ -10,5 +11,17 @@ from ._libraries import has_cuda
 from ._version import __version__
 from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, rerank
+from .sparsify import Sparse, sparsify_
 
-__all__ = ["Algorithm", "Metric", "Reranked", "__version__", "backend", "has_cuda", "rerank", "topk"]
+__all__ = [
+    "Algorithm",
+    "Metric",
+    "Reranked",
+    "Sparse",
+    "__version__",
+    "backend",
+    "has_cuda",
+    "rerank",
+    "sparsify_",
+    "topk",
+]

@@ -68,15 +68,22 @@ bool has_history(const Tensor& tensor) {
 
 // An in-place call that moves nothing. It raises the version, by which autograd knows that what it kept is
 // gone, and refuses leaves that require grad and inference tensors as torch does.
-void mark_written(const Tensor& out, const char* name) {
+void mark_written(const Tensor& out, const char* op, const char* name) {
   std::array<StableIValue, 3> stack{torch::stable::detail::from(out), torch::stable::detail::from(int64_t{0}),
                                     torch::stable::detail::from(int64_t{0})};
   const AOTITorchError error = torch_call_dispatcher("aten::transpose_", "", stack.data(), TORCH_ABI_VERSION);
-  check(error == TORCH_SUCCESS, kTopk, "cannot be written to: ", last_words(), " (", name, ")");
+  check(error == TORCH_SUCCESS, op, "cannot be written to: ", last_words(), " (", name, ")");
   torch::stable::detail::to<Tensor>(stack[0]);  // takes the reference
 }
 
 }  // namespace
+
+void claim_in_place(const Tensor& tensor, const char* op, const char* name) {
+  if (aoti_torch_grad_mode_is_enabled()) {
+    check(!has_history(tensor), op, name, " is changed in place, without gradients, but has some to pass on");
+  }
+  mark_written(tensor, op, name);
+}
 
 void claim_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
                 const Tensor& values, const Tensor& indices) {
@@ -96,8 +103,8 @@ void claim_outs(const Tensor& self, const Request& request, const std::vector<in
         "functions with out=... arguments don't support automatic differentiation, but one of the arguments "
         "requires grad.");
   }
-  mark_written(values, "values");
-  mark_written(indices, "indices");
+  mark_written(values, kTopk, "values");
+  mark_written(indices, kTopk, "indices");
 }
 
 }  // namespace gputopk::binding

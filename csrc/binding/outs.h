@@ -1,4 +1,4 @@
-// The tensors that a caller gives to gputopk::topk.out.
+// The tensors that a caller gives to be written to.
 #pragma once
 
 #include <cstdint>
@@ -12,5 +12,8 @@ namespace gputopk::binding {
 // and tells autograd that the others are written to. Nothing is written yet.
 void claim_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
                 const Tensor& values, const Tensor& indices);
+
+// Tells autograd that a tensor is written to, and refuses one that gradients would have to flow through.
+void claim_in_place(const Tensor& tensor, const char* op, const char* name);
 
 }  // namespace gputopk::binding
