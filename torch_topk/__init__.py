@@ -11,17 +11,23 @@ from ._libraries import has_cuda
 from ._version import __version__
 from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, rerank
+from .sparsification import CompressionStats, TopKState, sparse_all_reduce_, sparse_sum, topk_hook
 from .sparsify import Sparse, sparsify_
 
 __all__ = [
     "Algorithm",
+    "CompressionStats",
     "Metric",
     "Reranked",
     "Sparse",
+    "TopKState",
     "__version__",
     "backend",
     "has_cuda",
     "rerank",
+    "sparse_all_reduce_",
+    "sparse_sum",
     "sparsify_",
     "topk",
+    "topk_hook",
 ]
