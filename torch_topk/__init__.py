@@ -2,6 +2,7 @@
 
 ``torch_topk.topk`` takes the place of ``torch.topk``; the operator itself is ``torch.ops.gputopk.topk``.
 ``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search.
+``torch_topk.sparsify_`` takes the largest magnitudes out of a gradient that it accumulates.
 Importing this package loads the libraries that register it.
 """
 
@@ -11,18 +12,27 @@ from ._libraries import has_cuda
 from ._version import __version__
 from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, RerankedPositions, rerank
+from .sparsification import CompressionStats, TopKState, sparse_all_reduce_, sparse_sum, topk_hook
+from .sparsify import Sparse, sparsify_
 
 __all__ = [
     "Algorithm",
+    "CompressionStats",
     "Metric",
     "Reranked",
     "RerankedPositions",
+    "Sparse",
+    "TopKState",
     "__version__",
     "backend",
     "has_cuda",
     "install",
     "installed",
     "rerank",
+    "sparse_all_reduce_",
+    "sparse_sum",
+    "sparsify_",
     "topk",
+    "topk_hook",
     "uninstall",
 ]

@@ -25,4 +25,7 @@ void claim_outs(const char* op, const std::vector<const Tensor*>& inputs, const 
 void claim_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
                 const Tensor& values, const Tensor& indices);
 
+// Tells autograd that a tensor is written to, and refuses one that gradients would have to flow through.
+void claim_in_place(const Tensor& tensor, const char* op, const char* name);
+
 }  // namespace gputopk::binding

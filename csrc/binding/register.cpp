@@ -65,6 +65,13 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "lengths=None, Tensor? row_offsets=None, Tensor? allow=None, Tensor? scales=None, bool "
       "positions=False) -> str");
 
+  // Accumulates into self (self += alpha * add; with momentum: momentum = mu * momentum + add, self +=
+  // momentum), takes the k largest magnitudes of each row, signed, by ascending index, and leaves zeros in
+  // their places. index_dtype: int32 unless given. The contract: core/sparsify_problem.h.
+  m.def(
+      "sparsify_(Tensor(a!) self, SymInt k, *, Tensor? add=None, float alpha=1, Tensor(b!)? momentum=None, "
+      "float mu=0, ScalarType? index_dtype=None) -> (Tensor values, Tensor indices)");
+
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(
       "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
