@@ -8,7 +8,28 @@ Importing this package loads the libraries that register it.
 from ._elsewhere import backend
 from ._libraries import has_cuda
 from ._version import __version__
+from .merge import Merged, merge_topk, topk_sharded
 from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, rerank
+from .sampling import top_k_top_p_filter_
+from .selection import KthValue, keep_topk, keep_topk_, kth_value, topk_mask
 
-__all__ = ["Algorithm", "Metric", "Reranked", "__version__", "backend", "has_cuda", "rerank", "topk"]
+__all__ = [
+    "Algorithm",
+    "KthValue",
+    "Merged",
+    "Metric",
+    "Reranked",
+    "__version__",
+    "backend",
+    "has_cuda",
+    "keep_topk",
+    "keep_topk_",
+    "kth_value",
+    "merge_topk",
+    "rerank",
+    "top_k_top_p_filter_",
+    "topk",
+    "topk_mask",
+    "topk_sharded",
+]
