@@ -13,6 +13,7 @@ from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, rerank
 from .sampling import top_k_top_p_filter_
 from .selection import KthValue, keep_topk, keep_topk_, kth_value, topk_mask
+from .varlen import TopKVarlen, topk_varlen
 
 __all__ = [
     "Algorithm",
@@ -20,6 +21,7 @@ __all__ = [
     "Merged",
     "Metric",
     "Reranked",
+    "TopKVarlen",
     "__version__",
     "backend",
     "has_cuda",
@@ -32,4 +34,5 @@ __all__ = [
     "topk",
     "topk_mask",
     "topk_sharded",
+    "topk_varlen",
 ]
