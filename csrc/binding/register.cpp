@@ -72,6 +72,22 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "sparsify_(Tensor(a!) self, SymInt k, *, Tensor? add=None, float alpha=1, Tensor(b!)? momentum=None, "
       "float mu=0, ScalarType? index_dtype=None) -> (Tensor values, Tensor indices)");
 
+  // Rows with a start, a length and a k of their own. `order`: 0 any, 1 by value, 2 by index.
+  m.def(
+      "topk_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? row_k=None, "
+      "Tensor? mask=None, Tensor? offsets=None, Tensor? ids=None, Tensor? page_table=None, "
+      "int page_size=1, Tensor? page_row=None, Tensor? page_start=None, bool largest=True, "
+      "bool magnitude=False, int order=0, bool return_values=True, int pad_index=-1, "
+      "ScalarType? index_dtype=None, SymInt? max_length=None) -> "
+      "(Tensor values, Tensor indices, Tensor counts)");
+  m.def(
+      "topk_varlen.out(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, "
+      "Tensor? row_k=None, Tensor? mask=None, Tensor? offsets=None, Tensor? ids=None, "
+      "Tensor? page_table=None, int page_size=1, Tensor? page_row=None, Tensor? page_start=None, "
+      "bool largest=True, bool magnitude=False, int order=0, int pad_index=-1, "
+      "ScalarType? index_dtype=None, SymInt? max_length=None, Tensor(a!)? values, Tensor(b!) indices, "
+      "Tensor(c!) counts) -> ()");
+
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(
       "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
