@@ -110,8 +110,8 @@ void claim_in_place(const Tensor& tensor, const char* op, const char* name) {
   mark_written(tensor, op, name);
 }
 
-void claim_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
-                const Tensor& values, const Tensor& indices) {
+void claim_topk_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
+                     const Tensor& values, const Tensor& indices) {
   claim_outs(kTopk, {&self}, sizes,
              {{values, "values", request.value_dtype}, {indices, "indices", request.index_dtype}});
 }
