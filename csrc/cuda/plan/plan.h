@@ -15,7 +15,6 @@
 #include "cuda/delegate/delegate.h"
 #include "cuda/gpu.h"
 #include "cuda/grid_select/grid_select.h"
-#include "cuda/rerank/numbers.h"
 #include "cuda/rerank/rerank.h"
 #include "cuda/sort/sort.h"
 #include "cuda/sparsify/sparsify.h"
@@ -67,7 +66,7 @@ struct RerankPlan {
 
 // `most_stored_bytes`: of keys, where those are stored; tests give less.
 RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device,
-                            int64_t most_stored_bytes = tuning::kRerankMostStoredBytes);
+                            int64_t most_stored_bytes = rerank::kMostStoredBytes);
 
 // "rerank: ..."
 void describe(const RerankPlan& plan, char* text, size_t text_bytes);
