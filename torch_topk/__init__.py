@@ -8,6 +8,7 @@ Importing this package loads the libraries that register it.
 from ._elsewhere import backend
 from ._libraries import has_cuda
 from ._version import __version__
+from .knn import knn
 from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, RerankedPositions, rerank
 
@@ -19,6 +20,7 @@ __all__ = [
     "__version__",
     "backend",
     "has_cuda",
+    "knn",
     "rerank",
     "topk",
 ]
