@@ -40,9 +40,8 @@ def offset_rows(rows: int, dims: int, seed: int, spread: float = 1e-3) -> torch.
 def clusters(rows: int, dims: int, seed: int) -> torch.Tensor:
     """Near duplicates of 20 points far from each other."""
     centers = 1000 * reference.normal(20, dims, torch.float32, seed=seed)
-    return centers[torch.arange(rows) % 20] + 1e-3 * reference.normal(
-        rows, dims, torch.float32, seed=seed + 1
-    )
+    near = 1e-3 * reference.normal(rows, dims, torch.float32, seed=seed + 1)
+    return centers[torch.arange(rows) % 20] + near
 
 
 @pytest.fixture
@@ -96,9 +95,7 @@ def test_near_duplicates_are_told_apart(make, searches):
     assert (textbook != want).float().mean() > 0.3  # so there are digits to lose
     check(queries, vectors, 10, "l2")
     # An offset is taken away beforehand; of clusters rounding hides neighbours, which is noticed.
-    assert searches == ([40] if make is offset_rows else searches) and len(searches) == len(set(searches))
-    if make is clusters:
-        assert searches[0] == 40 and len(searches) > 1
+    assert searches[0] == 40 and (len(searches) == 1) == (make is offset_rows)
     check(queries, vectors, 10, "cosine")
 
 
@@ -182,14 +179,13 @@ def test_any_request_is_answered_to_the_bit(queries, vectors, dims, k, seed, dty
 @pytest.mark.parametrize("make", ["normal", "offset", "clusters", "many sizes"])
 def test_no_distance_is_better_than_its_score_allows(make, metric):
     dims = 96
+    normal = reference.normal(1500, dims, torch.float32, seed=13)
     vectors = {
-        "normal": lambda: reference.normal(1500, dims, torch.float32, seed=13),
-        "offset": lambda: offset_rows(1500, dims, 13),
-        "clusters": lambda: clusters(1500, dims, 13),
-        "many sizes": lambda: (
-            reference.normal(1500, dims, torch.float32, seed=13) * torch.logspace(-6, 6, dims)
-        ),
-    }[make]()
+        "normal": normal,
+        "offset": offset_rows(1500, dims, 13),
+        "clusters": clusters(1500, dims, 13),
+        "many sizes": normal * torch.logspace(-6, 6, dims),
+    }[make]
     queries = vectors[:40] * (1 + 1e-6 * reference.normal(40, dims, torch.float32, seed=15))
     kind = torch_topk.Metric[metric]
     search = module._Search(queries, vectors, kind, None, 400, True)
@@ -274,7 +270,7 @@ Q, V = torch.ones(3, 4), torch.ones(9, 4)
         (lambda: knn(Q[:, :3], V, 2), RuntimeError, r"knn\(\): queries have 3 elements"),
         (lambda: knn(Q.double(), V, 2), RuntimeError, r"knn\(\): queries must be float32"),
         (lambda: knn(Q[0], V, 2), RuntimeError, r"knn\(\): queries must have 2 dimensions"),
-        (lambda: knn(Q, V, 2, allow=torch.ones(8, dtype=torch.bool)), RuntimeError, r"knn\(\): allow must have 9"),
+        (lambda: knn(Q, V, 2, allow=Q[0] > 0), RuntimeError, r"knn\(\): allow must have 9"),
         (lambda: knn(Q, V, 2, chunk=0), RuntimeError, "chunk must be at least 1, but is 0"),
         (lambda: knn(Q, V, 2, chunk=1.5), TypeError, "argument 'chunk' must be int"),
     ],
