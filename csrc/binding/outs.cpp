@@ -103,8 +103,15 @@ void claim_outs(const char* op, const std::vector<const Tensor*>& inputs, const 
   for (const Out& out : outs) mark_written(out.tensor, op, out.name);
 }
 
-void claim_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
-                const Tensor& values, const Tensor& indices) {
+void claim_in_place(const Tensor& tensor, const char* op, const char* name) {
+  if (aoti_torch_grad_mode_is_enabled()) {
+    check(!has_history(tensor), op, name, " is changed in place, without gradients, but has some to pass on");
+  }
+  mark_written(tensor, op, name);
+}
+
+void claim_topk_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
+                     const Tensor& values, const Tensor& indices) {
   claim_outs(kTopk, {&self}, sizes,
              {{values, "values", request.value_dtype}, {indices, "indices", request.index_dtype}});
 }

@@ -22,7 +22,10 @@ void claim_outs(const char* op, const std::vector<const Tensor*>& inputs, const 
                 const std::vector<Out>& outs);
 
 // The same of gputopk::topk.
-void claim_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
-                const Tensor& values, const Tensor& indices);
+void claim_topk_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
+                     const Tensor& values, const Tensor& indices);
+
+// Tells autograd that a tensor is written to, and refuses one that gradients would have to flow through.
+void claim_in_place(const Tensor& tensor, const char* op, const char* name);
 
 }  // namespace gputopk::binding

@@ -18,6 +18,10 @@ using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 
 std::optional<DType> dtype_of(ScalarType type);
 
+// Tensor::scalar_type without its calls into torch, and Undefined for what no dtype of ours or of complex
+// numbers is.
+ScalarType scalar_type_of(const Tensor& tensor);
+
 // "float32"; of a dtype that is none of ours torch's own name, "ComplexFloat".
 std::string dtype_text(ScalarType type);
 
@@ -25,6 +29,9 @@ std::string dtype_text(ScalarType type);
 std::string device_name(const torch::stable::Device& device);
 
 std::vector<int64_t> to_vector(Sizes array);
+
+// "[3, 2]".
+std::string sizes_text(const std::vector<int64_t>& sizes);
 
 // A forked child has none of the threads of its parent's pool, though the pool believes so, and would wait
 // for them for ever. So it has one thread for good: whether the parent ever started the pool is not known.

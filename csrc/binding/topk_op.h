@@ -6,8 +6,18 @@
 #include <tuple>
 
 #include "binding/canonical.h"
+#include "binding/outs.h"
+
+namespace at {
+class Tensor;
+}
 
 namespace gputopk::binding {
+
+// at::cpu::topk_outf, at::cuda::topk_outf.
+using TorchTopkOut = std::tuple<at::Tensor&, at::Tensor&>(const at::Tensor& self, int64_t k, int64_t dim,
+                                                          bool largest, bool sorted, at::Tensor& values,
+                                                          at::Tensor& indices);
 
 // A device's part.
 struct Backend {
@@ -20,11 +30,15 @@ struct Backend {
   // `run` takes the input before gather_rows and fills dense outputs of the caller's shape: nothing is copied
   // to have the selected dimension last.
   bool any_dim = false;
+  // torch's own kernel: what behind_aten.h does not serve. Null where this torch has none by that name.
+  TorchTopkOut* torch_topk_out = nullptr;
 };
 
 std::tuple<Tensor, Tensor> topk(const Tensor& self, const Arguments& arguments, const Backend& backend);
+// `claim`, as claim_topk_outs, refuses outs that cannot take the result, and readies the others.
+using ClaimOuts = decltype(claim_topk_outs);
 void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices,
-              const Backend& backend);
+              const Backend& backend, ClaimOuts* claim = claim_topk_outs);
 std::string plan(const Tensor& self, const Arguments& arguments, const Backend& backend);
 
 // gputopk::topk, gputopk::topk.out and gputopk::_plan of one device, in the form that TORCH_BOX takes.

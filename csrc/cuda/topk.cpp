@@ -65,6 +65,26 @@ ErrorCode run_slice(const RerankPlan& plan, const RerankBuffers& buffers, const 
   return rerank::look_up(problem, memory.winner_keys, memory.winner_positions, buffers, stream);
 }
 
+// What a selection hands to the step that puts its winners in ascending order: their indices. The other
+// outputs of the two are of no use.
+struct SparsifyMemory {
+  char* indices = nullptr;
+  char* positions = nullptr;
+  char* selection = nullptr;  // of the one, then of the other
+  size_t bytes = 0;
+
+  SparsifyMemory(const SparsifyPlan& plan, void* base) {
+    if (!plan.selection) return;
+    const int64_t winners = plan.problem.rows * plan.problem.k;
+    Workspace workspace(base);
+    indices = workspace.take<char>(winners * (plan.problem.wide_indices ? 8 : 4));
+    positions = workspace.take<char>(winners * (plan.order->problem.wide_indices ? 8 : 4));
+    selection = workspace.take<char>(
+        static_cast<int64_t>(std::max(workspace_bytes(*plan.selection), workspace_bytes(*plan.order))));
+    bytes = workspace.bytes();
+  }
+};
+
 }  // namespace
 
 // One after the other, the selection and the step that orders work in the same memory.
@@ -96,6 +116,35 @@ ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream strea
     if (error != 0) return error;
   }
   return 0;
+}
+
+size_t workspace_bytes(const SparsifyPlan& plan) { return SparsifyMemory(plan, nullptr).bytes; }
+
+ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream stream) {
+  const SparsifyProblem& problem = plan.problem;
+  if (problem.update != Update::kNone) {
+    const ErrorCode error = sparsify::accumulate(plan.config, problem, buffers, stream);
+    if (error != 0) return error;
+  }
+  if (!plan.selection) return 0;
+  const SparsifyMemory memory(plan, buffers.workspace);
+  Buffers selection;
+  selection.input = buffers.self;
+  selection.values = buffers.values;  // take writes them again, in order
+  selection.indices = memory.indices;
+  selection.workspace = memory.selection;
+  ErrorCode error = run(*plan.selection, selection, stream);
+  if (error != 0) return error;
+  Buffers order;
+  order.input = memory.indices;
+  order.values = buffers.indices;
+  order.indices = memory.positions;
+  order.workspace = memory.selection;
+  error = run(*plan.order, order, stream);
+  if (error != 0) return error;
+  error = sparsify::take(plan.config, problem, buffers, stream);
+  if (error != 0) return error;
+  return sparsify::drop_what_is_not_finite(plan.config, problem, buffers, stream);
 }
 
 }  // namespace gputopk::cuda

@@ -128,6 +128,18 @@ class _Rerank(ctypes.Structure):
     ]  # fmt: skip
 
 
+class _Sparsify(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("dtype", "add_dtype", "update", "wide_indices")),
+        *((name, ctypes.c_double) for name in ("alpha", "mu")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("rows", "cols", "self_stride", "add_stride", "momentum_stride", "k")
+        ),
+        *((name, ctypes.c_void_p) for name in ("self", "add", "momentum", "values", "indices")),
+    ]
+
+
 def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = True) -> Path:
     """Builds the library where it is older than its sources; returns it. MAX_JOBS compilers run at a time."""
     cmake, ninja = (
@@ -276,6 +288,35 @@ class Library:
             ids_out=ids_out.data_ptr(),
         )
         return distances, ids_out, self._run(self.lib.simt_rerank, call, device, seed)
+
+    def sparsify(
+        self, tensor, k: int, add=None, alpha=1.0, momentum=None, mu=0.0, index_dtype=torch.int32,
+        device: Device = Device(), seed: int = 1,
+    ):  # fmt: skip
+        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed."""
+        rows, cols = tensor.shape
+        values = torch.empty((rows, k), dtype=tensor.dtype)
+        indices = torch.empty((rows, k), dtype=index_dtype)
+        call = _Sparsify(
+            dtype=_DTYPES[tensor.dtype],
+            add_dtype=_DTYPES[tensor.dtype if add is None else add.dtype],
+            update=0 if add is None else 3 if momentum is not None else 1 if alpha == 1 else 2,
+            wide_indices=index_dtype == torch.int64,
+            alpha=alpha,
+            mu=mu,
+            rows=rows,
+            cols=cols,
+            self_stride=tensor.stride(0),
+            add_stride=0 if add is None else add.stride(0),
+            momentum_stride=0 if momentum is None else momentum.stride(0),
+            k=k,
+            self=tensor.data_ptr(),
+            add=0 if add is None else add.data_ptr(),
+            momentum=0 if momentum is None else momentum.data_ptr(),
+            values=values.data_ptr(),
+            indices=indices.data_ptr(),
+        )
+        return values, indices, self._run(self.lib.simt_sparsify, call, device, seed)
 
     def probe(self, name: str, seed: int = 1) -> list[int]:
         """The output of a kernel of probes.cpp."""

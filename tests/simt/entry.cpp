@@ -108,10 +108,7 @@ template <>
 cuda::grid_select::Registers config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   using cuda::grid_select::Registers;
   require(problem.k <= cuda::grid_select::kRegistersMaxK, "so large a k for lists in registers");
-  auto config = Registers::plan(problem, device, grid_select_study(problem, take));
-  // Rows with indices of 64 bits are none for a warp.
-  if (config.blocks_per_row == 0 && problem.cols > simt::most_cols_of_32_bits) config.blocks_per_row = 1;
-  return config;
+  return Registers::plan(problem, device, grid_select_study(problem, take));
 }
 template <>
 cuda::grid_select::SharedList config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
@@ -164,6 +161,8 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
   shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
   require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
+  require(problem.cols >= shape.sample, "so short a row for its sample");
+  require(shape.capacity <= 8 * shape.threads, "so large a capacity for its threads");
   return config;
 }
 
@@ -210,6 +209,17 @@ struct SimtRerank {
   const uint8_t* allow;
   float* distances;
   void* ids_out;
+};
+
+struct SimtSparsify {
+  int32_t dtype, add_dtype, update, wide_indices;
+  double alpha, mu;
+  int64_t rows, cols, self_stride, add_stride, momentum_stride, k;
+  void* self;
+  const void* add;
+  void* momentum;
+  void* values;
+  void* indices;
 };
 
 }  // extern "C"
@@ -445,6 +455,60 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     if (error != 0) return error;
     check_written("distance", call->distances, winners * sizeof(float), sizeof(float));
     check_written("id", call->ids_out, winners * id, id);
+    return kOk;
+  });
+}
+
+// The same of a sparsification.
+int simt_sparsify(const SimtSparsify* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    gputopk::SparsifyProblem problem;
+    problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.add_dtype = static_cast<gputopk::DType>(call->add_dtype);
+    problem.update = static_cast<gputopk::Update>(call->update);
+    problem.alpha = call->alpha;
+    problem.mu = call->mu;
+    problem.rows = call->rows;
+    problem.cols = call->cols;
+    problem.self_stride = call->self_stride;
+    problem.add_stride = call->add_stride;
+    problem.momentum_stride = call->momentum_stride;
+    problem.k = call->k;
+    problem.wide_indices = call->wide_indices != 0;
+    gputopk::SparsifyBuffers buffers;
+    buffers.self = call->self;
+    buffers.add = call->add;
+    buffers.momentum = call->momentum;
+    buffers.values = call->values;
+    buffers.indices = call->indices;
+    const auto plan = cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers));
+    char line[1024];
+    cuda::describe(plan, line, sizeof(line));
+    copy_text(line, text, bytes);
+
+    const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
+    const size_t winners = static_cast<size_t>(problem.rows * problem.k);
+    const auto add_rows = [&](const char* name, const void* first, int64_t row_stride, size_t element_bytes,
+                              simt::Region kind) {
+      if (first == nullptr) return;
+      const size_t row = problem.cols * element_bytes, stride = row_stride * element_bytes;
+      simt::add_region(name, const_cast<void*>(first), (problem.rows - 1) * stride + row, kind,
+                       problem.rows > 1 && stride > row ? row : 0, stride);
+    };
+    add_rows("self", call->self, call->self_stride, element, simt::Region::kInOut);
+    add_rows("add", call->add, call->add_stride, gputopk::dtype_bytes(problem.add_dtype),
+             simt::Region::kInput);
+    add_rows("momentum", call->momentum, call->momentum_stride, element, simt::Region::kInOut);
+    simt::add_region("values", call->values, winners * element, simt::Region::kOutput);
+    simt::add_region("indices", call->indices, winners * index, simt::Region::kOutput);
+    const Memory workspace(cuda::workspace_bytes(plan));
+    buffers.workspace = workspace.get();
+    const int error = cuda::run(plan, buffers, nullptr);
+    if (!simt::synchronize()) return kFailed;
+    if (error != 0) return error;
+    check_written("value", call->values, winners * element, element);
+    check_written("index", call->indices, winners * index, index);
     return kOk;
   });
 }

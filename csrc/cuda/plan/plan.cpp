@@ -126,4 +126,37 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
                 plan.device.sm_count);
 }
 
+SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned) {
+  SparsifyPlan plan{problem, device, sparsify::plan(problem, device, aligned), std::nullopt, std::nullopt};
+  if (problem.k == 0) return plan;
+  Problem selection;
+  selection.dtype = problem.dtype;
+  selection.rows = problem.rows;
+  selection.cols = problem.cols;
+  selection.row_stride = problem.self_stride;
+  selection.k = problem.k;
+  selection.sorted = false;
+  selection.magnitude = true;
+  selection.wide_indices = problem.wide_indices;
+  plan.selection = make_plan(selection, device, Algorithm::kAuto);
+  Problem order;
+  order.dtype = problem.wide_indices ? DType::kInt64 : DType::kInt32;
+  order.rows = problem.rows;
+  order.cols = order.row_stride = order.k = problem.k;
+  order.largest = false;
+  order.wide_indices = problem.k > INT32_MAX;
+  plan.order = make_plan(order, device, Algorithm::kAuto);
+  return plan;
+}
+
+void describe(const SparsifyPlan& plan, char* text, size_t text_bytes) {
+  const SparsifyProblem& problem = plan.problem;
+  char selection[400] = "nothing is selected", order[400] = "";
+  if (plan.selection) describe(*plan.selection, selection, sizeof(selection));
+  if (plan.order) describe(*plan.order, order, sizeof(order));
+  std::snprintf(text, text_bytes, "sparsify: %s of %s, %d elements at a time in %d blocks; %s; %s",
+                update_name(problem.update), dtype_name(problem.add_dtype), plan.config.width,
+                plan.config.accumulate_blocks, selection, order);
+}
+
 }  // namespace gputopk::cuda

@@ -15,9 +15,9 @@
 #include "cuda/delegate/delegate.h"
 #include "cuda/gpu.h"
 #include "cuda/grid_select/grid_select.h"
-#include "cuda/rerank/numbers.h"
 #include "cuda/rerank/rerank.h"
 #include "cuda/sort/sort.h"
+#include "cuda/sparsify/sparsify.h"
 
 namespace gputopk::cuda {
 
@@ -66,9 +66,22 @@ struct RerankPlan {
 
 // `most_stored_bytes`: of keys, where those are stored; tests give less.
 RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device,
-                            int64_t most_stored_bytes = tuning::kRerankMostStoredBytes);
+                            int64_t most_stored_bytes = rerank::kMostStoredBytes);
 
 // "rerank: ..."
 void describe(const RerankPlan& plan, char* text, size_t text_bytes);
+
+struct SparsifyPlan {
+  SparsifyProblem problem;
+  Device device;
+  sparsify::Config config;
+  std::optional<Plan> selection;  // of the winners, in any order; k > 0
+  std::optional<Plan> order;      // of their indices: the least first, all of them
+};
+
+SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned);
+
+// "sparsify: ..."
+void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);
 
 }  // namespace gputopk::cuda

@@ -19,8 +19,6 @@ inline constexpr int kRerankTilesPerWarp = 8;
 // With fewer queries than SMs a block a query leaves SMs idle: with more candidates than this, many blocks
 // share a query and its keys are stored, at the price of two or three launches.
 inline constexpr int64_t kRerankFewQueriesCandidates = 1024;
-// Keys stored at a time, in bytes: queries are taken in slices of no more, or one by one.
-inline constexpr int64_t kRerankMostStoredBytes = int64_t{256} << 20;
 // Blocks an SM when keys are stored.
 inline constexpr int kRerankStoringBlocksPerSm = 4;
 

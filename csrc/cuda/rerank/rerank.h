@@ -18,6 +18,9 @@ struct Config {
   int64_t slice;             // queries whose keys are stored at a time; with lists all
 };
 
+// Keys stored at a time, in bytes: queries are taken in slices of no more, or one by one.
+inline constexpr int64_t kMostStoredBytes = int64_t{256} << 20;
+
 Config plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes);
 
 // Whether kernels read the queries as they are: float32, or of the vectors' own type.
