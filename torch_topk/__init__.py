@@ -1,7 +1,8 @@
 """Exact top-k for PyTorch, close to the speed of reading the input once.
 
 ``torch_topk.topk`` takes the place of ``torch.topk``; the operator itself is ``torch.ops.gputopk.topk``.
-``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search.
+``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search, ``torch_topk.knn``
+searches all vectors.
 ``torch_topk.sparsify_`` takes the largest magnitudes out of a gradient that it accumulates.
 Importing this package loads the libraries that register it.
 """
@@ -10,6 +11,7 @@ from ._elsewhere import backend
 from ._install import install, installed, uninstall
 from ._libraries import has_cuda
 from ._version import __version__
+from .knn import knn
 from .merge import Merged, merge_topk, topk_sharded
 from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, RerankedPositions, rerank
@@ -37,6 +39,7 @@ __all__ = [
     "installed",
     "keep_topk",
     "keep_topk_",
+    "knn",
     "kth_value",
     "merge_topk",
     "rerank",

@@ -131,7 +131,7 @@ def rerank(
             raise TypeError(f"rerank(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
     if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt)):
         k = _index(k)
-    number = _metric_number(metric)
+    number = metric_number(metric)
     options = {"lengths": lengths, "row_offsets": row_offsets, "allow": allow, "scales": scales}
     if payload is not None:
         _check_payload(payload, vectors)
@@ -231,16 +231,16 @@ def _index(k: Any) -> int:
     return operator.index(k)
 
 
-def _metric_number(metric: Metric | str | int) -> int:
+def metric_number(metric: Metric | str | int, function: str = "rerank") -> int:
     if isinstance(metric, str):
         try:
             return Metric[metric].value
         except KeyError:
             names = ", ".join(member.name for member in Metric)
-            raise ValueError(f"rerank(): metric must be one of {names}, not {metric!r}") from None
+            raise ValueError(f"{function}(): metric must be one of {names}, not {metric!r}") from None
     if isinstance(metric, bool) or not isinstance(metric, int):
         name = type(metric).__name__
-        raise TypeError(f"rerank(): argument 'metric' must be a Metric, its name or int, not {name}")
+        raise TypeError(f"{function}(): argument 'metric' must be a Metric, its name or int, not {name}")
     return int(metric)
 
 
