@@ -6,6 +6,7 @@
 Importing this package loads the libraries that register it.
 """
 
+from . import distributed
 from ._elsewhere import backend
 from ._libraries import has_cuda
 from ._version import __version__
@@ -13,6 +14,7 @@ from .ops import Algorithm, topk
 from .rerank import Metric, Reranked, rerank
 from .sparsification import CompressionStats, TopKState, sparse_all_reduce_, sparse_sum, topk_hook
 from .sparsify import Sparse, sparsify_
+from .streaming import StreamingTopK
 
 __all__ = [
     "Algorithm",
@@ -20,9 +22,11 @@ __all__ = [
     "Metric",
     "Reranked",
     "Sparse",
+    "StreamingTopK",
     "TopKState",
     "__version__",
     "backend",
+    "distributed",
     "has_cuda",
     "rerank",
     "sparse_all_reduce_",
