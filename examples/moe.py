@@ -2,9 +2,10 @@
 
     python examples/moe.py [--tokens 512] [--experts 64] [--per-token 6] [--device cuda]
 
-Two gates are shown: softmax over all experts and the best weights renormalised; and sigmoid scores with a bias
-that balances the load, which chooses experts but does not weigh them. Equal scores go to the lower expert, so
-that all ranks route alike. The layer is checked against a sum over all experts with the others' weights zero.
+Two gates are shown: softmax over all experts and the best weights renormalised; and sigmoid scores with a
+bias that balances the load, which chooses experts but does not weigh them. Equal scores go to the lower
+expert, so that all ranks route alike. The layer is checked against a sum over all experts, the others'
+weights being zero.
 """
 
 from __future__ import annotations
@@ -77,6 +78,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--experts", type=int, default=64)
     parser.add_argument("--per-token", type=int, default=6)
+    parser.add_argument("--balancing", type=int, default=100, help="steps of it")
     parser.add_argument("--device", default="cpu")
     options = parser.parse_args(arguments)
 
@@ -90,14 +92,15 @@ def main(arguments: list[str] | None = None) -> float:
         router = layer.router.weight
         (grad,) = torch.autograd.grad(y.square().mean(), router)
         (wanted_grad,) = torch.autograd.grad(wanted.square().mean(), router)
-        worst = max(worst, float((y - wanted).abs().max()), float((grad - wanted_grad).abs().max()))
+        worst = max(worst, float((y - wanted).detach().abs().max()), float((grad - wanted_grad).abs().max()))
         print(
             f"{'sigmoid and bias' if biased else 'softmax'}: loads {int(loads.min())} to {int(loads.max())}"
         )
-    for _ in range(100):
-        layer.balance(layer(x, biased=True)[1])
-    loads = layer(x, biased=True)[1]
-    print(f"after 100 steps of balancing: loads {int(loads.min())} to {int(loads.max())}")
+    with torch.no_grad():
+        for _ in range(options.balancing):
+            layer.balance(layer(x, biased=True)[1])
+        loads = layer(x, biased=True)[1]
+    print(f"after {options.balancing} steps of balancing: loads {int(loads.min())} to {int(loads.max())}")
     print(f"greatest difference from all experts of all tokens: {worst:.1e}")
     return worst
 

@@ -1,11 +1,11 @@
-"""Sparse attention of one decode step: an indexer scores all keys of each context, the best few are attended to.
+"""Sparse attention of one decode step: an indexer scores each context's keys, the best are attended to.
 
     python examples/sparse_attention.py [--requests 4] [--context 8192] [--keys 2048] [--device cuda]
 
-Contexts have different lengths, which lie on the device, and their keys and values lie in pages that requests
-own in any order. ``topk_varlen`` selects by the indexer's scores and returns physical places, through the page
-table, -1 behind a context that has fewer keys. The result is checked against dense attention over the same
-keys, and against dense attention over all keys where a context is no longer than the number selected.
+Contexts have different lengths, which lie on the device, and their keys and values lie in pages that
+requests own in any order. ``topk_varlen`` selects by the indexer's scores and returns physical places,
+through the page table, -1 behind a context that has fewer keys. The result is checked against dense attention
+over the same keys, and over all keys where a context is no longer than the number selected.
 """
 
 from __future__ import annotations

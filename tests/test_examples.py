@@ -45,7 +45,7 @@ def test_sparse_attention_is_dense_attention_over_the_same_keys(where, capsys):
 
 @DEVICES
 def test_the_router_is_the_dense_layer(where):
-    sizes = ["--tokens", "60", "--experts", "8", "--per-token", "3"]
+    sizes = ["--tokens", "60", "--experts", "8", "--per-token", "3", "--balancing", "2"]
     assert load("moe").main([*sizes, "--device", where]) < 1e-4
 
 
