@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ def load(name: str):
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+def test_the_recipes_of_ragged_rows_run_one_after_the_other():
+    page = (FOLDER.parent / "docs" / "varlen.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(blocks) == 4
+    names: dict[str, object] = {}
+    for block in blocks:
+        exec(block, names)
+    assert names["tokens"].shape == (4, 1)
+    assert 499_000 < names["pruned"].count_nonzero() <= 500_000
 
 
 DEVICES = pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
