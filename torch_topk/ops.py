@@ -15,6 +15,7 @@ from torch.overrides import handle_torch_function, has_torch_function_unary
 from . import _vmap  # noqa: F401  registers the rules
 from ._autograd import Selection, in_index_order, is_functorch_active, is_tracing, select
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
+from ._install import devices_installed
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
 from ._sharding import is_dtensor
 from ._sharding import register as register_sharding
@@ -129,8 +130,8 @@ def topk(
         try:
             if input.requires_grad or out is not None:
                 return _plain_topk(input, k, dim, largest, sorted, out)
-            if sorted and largest and dim == -1:  # an argument that is left out need not be parsed
-                return _Result(_operator(input, k))
+            if sorted and largest:  # arguments that are left out need not be parsed
+                return _Result(_operator(input, k, dim))
             return _Result(_operator(input, k, dim, largest, sorted))
         except RuntimeError:
             pass  # below it is said, or served, right
@@ -161,6 +162,11 @@ def topk(
 def _plain_topk(
     input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Any
 ) -> torch.return_types.topk:
+    if (input.is_cpu and "cpu" in devices_installed) or (input.is_cuda and "cuda" in devices_installed):
+        # Then torch.topk is ours, with gradients and outs that cost less.
+        if out is None:
+            return torch_topk(input, k, dim, largest, sorted)
+        return _Result(torch_topk(input, k, dim, largest, sorted, out=out))
     wants_gradient = input.requires_grad and torch.is_grad_enabled()
     if out is None:
         if wants_gradient:
