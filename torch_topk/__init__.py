@@ -4,9 +4,11 @@
 ``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search, ``torch_topk.knn``
 searches all vectors.
 ``torch_topk.sparsify_`` takes the largest magnitudes out of a gradient that it accumulates.
+``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search.
 Importing this package loads the libraries that register it.
 """
 
+from . import distributed
 from ._elsewhere import backend
 from ._install import install, installed, uninstall
 from ._libraries import has_cuda
@@ -19,6 +21,7 @@ from .sampling import top_k_top_p_filter_
 from .selection import KthValue, keep_topk, keep_topk_, kth_value, topk_mask
 from .sparsification import CompressionStats, TopKState, sparse_all_reduce_, sparse_sum, topk_hook
 from .sparsify import Sparse, sparsify_
+from .streaming import StreamingTopK
 from .varlen import TopKVarlen, topk_varlen
 
 __all__ = [
@@ -30,10 +33,12 @@ __all__ = [
     "Reranked",
     "RerankedPositions",
     "Sparse",
+    "StreamingTopK",
     "TopKState",
     "TopKVarlen",
     "__version__",
     "backend",
+    "distributed",
     "has_cuda",
     "install",
     "installed",

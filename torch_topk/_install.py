@@ -15,6 +15,8 @@ __all__ = ["install", "installed", "uninstall"]
 _DEVICES = ("cpu", "cuda")
 _OPS = ("topk",)
 
+devices_installed: set[str] = set()
+
 
 def install(*, devices: Sequence[str] = _DEVICES, ops: Sequence[str] = _OPS) -> None:
     """Puts these kernels behind ``torch.topk``, for the whole process: ``Tensor.topk``, models, torchvision
@@ -70,7 +72,9 @@ def _switch(devices: Sequence[str], ops: Sequence[str], on: bool) -> list[str]:
         return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return [d for d in switches if d in devices and _Quietly.apply(switches[d], on) != on]
+        switched = [d for d in switches if d in devices and _Quietly.apply(switches[d], on) != on]
+    devices_installed.symmetric_difference_update(switched)
+    return switched
 
 
 class _Quietly(torch.autograd.Function):

@@ -156,7 +156,9 @@ def keep_topk_(
     mask = _mask("keep_topk_", input, k, dim, largest, magnitude, ties, lengths)
     _check_fill("keep_topk_", fill, input.dtype)
     bits = _rows.as_bits(input)
-    bits.masked_fill_(~mask, _rows.as_bits(_rows.full_of(fill, input)))
+    if bits is input:
+        return input.masked_fill_(~mask, fill)
+    bits.copy_(torch.where(mask, bits, _rows.as_bits(_rows.full_of(fill, input))))
     return input
 
 

@@ -20,6 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ._messages import all_gather_single
 from .sparsify import sparsify_
 
 __all__ = ["CompressionStats", "TopKState", "sparse_all_reduce_", "sparse_sum", "topk_hook"]
@@ -347,7 +348,7 @@ def _start(state: TopKState, plan: _Plan, iteration: int, group: dist.ProcessGro
     if plan.sparse:
         message = _pack([_select(state, *sparse, iteration) for sparse in plan.sparse])
         gathered = message.packed.new_empty(ranks * message.packed.numel())
-        works.append(dist.all_gather_into_tensor(gathered, message.packed, group=group, async_op=True))
+        works.append(all_gather_single(gathered, message.packed, group=group, async_op=True))
         numel = sum(to.numel() for _, _, to in plan.sparse)
         before = sum(to.numel() * to.element_size() for _, _, to in plan.sparse)
         state._count(numel, sum(message.ks), before, message.packed.numel())

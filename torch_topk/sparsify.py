@@ -69,7 +69,7 @@ def sparsify_(
 
     CPU and CUDA tensors; asynchronous on CUDA. On the CPU each element is read once.
 
-    Source: error feedback: J. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", 2018; momentum
+    Source: error feedback: S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", 2018; momentum
     that is corrected: Y. Lin and others, "Deep Gradient Compression", 2018, section 3.
     """
     for name, tensor, optional in (("self", self, False), ("add", add, True), ("momentum", momentum, True)):

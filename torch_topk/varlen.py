@@ -169,11 +169,9 @@ def _check_request(self: Tensor, k: Any, options: dict[str, Any]) -> None:
     rows, cols = self.shape
     _check(k >= 0, f"k must be in [0, {2**31 - 1}], but is {k}")
     integers = (torch.int32, torch.int64)
-    wide = (options["index_dtype"] or torch.int32) == torch.int64
-    _check(
-        (options["index_dtype"] or torch.int32) in integers, "index_dtype must be torch.int64 or torch.int32"
-    )
-    if not wide:
+    index_dtype = options["index_dtype"] or torch.int32
+    _check(index_dtype in integers, "index_dtype must be torch.int64 or torch.int32")
+    if index_dtype == torch.int32 and type(cols) is int:  # of a symbol it is left to the call
         _check(cols < 2**31, f"index_dtype torch.int32 cannot index {cols} elements, at most {2**31 - 1}")
     tensors = {name: options[name] for name in _TENSORS[1:] if options.get(name) is not None}
     for name, tensor in tensors.items():

@@ -1,5 +1,6 @@
 #include "binding/behind_aten.h"
 
+#include <algorithm>
 #include <array>
 
 #include "binding/check.h"
@@ -28,18 +29,18 @@ Arguments ours(const AtenArguments& theirs) {
 
 // A handle of the stable ABI is a pointer to torch's tensor. Past the ABI, as an error that passes it has
 // lost its type, and what goes here is mostly refused.
-void torchs_own(const Tensor& self, const AtenArguments& arguments, const Tensor& values,
-                const Tensor& indices, const Backend& backend) {
+void torchs_own(const Tensor& self, const AtenArguments& arguments, AtenTensorHandle values,
+                AtenTensorHandle indices, const Backend& backend) {
   if (!backend.torch_topk_out) throw;  // the refusal that led here
-  const auto torchs = [](const Tensor& tensor) -> at::Tensor& {
-    return *reinterpret_cast<at::Tensor*>(tensor.get());
+  const auto torchs = [](AtenTensorHandle handle) -> at::Tensor& {
+    return *reinterpret_cast<at::Tensor*>(handle);
   };
-  backend.torch_topk_out(torchs(self), arguments.k, arguments.dim, arguments.largest, arguments.sorted,
+  backend.torch_topk_out(torchs(self.get()), arguments.k, arguments.dim, arguments.largest, arguments.sorted,
                          torchs(values), torchs(indices));
 }
 
 // Of no elements and so to be resized, and of whatever dtype torch has, be it none that a header here knows.
-Tensor empty_of(int32_t dtype, const Tensor& like) {
+NewTensor empty_of(int32_t dtype, const Tensor& like) {
   const int64_t size = 0, stride = 1;
   int32_t device_type = 0, device_index = 0;
   AtenTensorHandle handle = nullptr;
@@ -47,15 +48,15 @@ Tensor empty_of(int32_t dtype, const Tensor& like) {
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
   TORCH_ERROR_CODE_CHECK(
       aoti_torch_empty_strided(1, &size, &stride, dtype, device_type, device_index, &handle));
-  return Tensor(handle);
+  return NewTensor(handle);
 }
 
 void resize(const Tensor& out, const std::vector<int64_t>& sizes) {
-  const std::vector<int64_t> found = to_vector(out.sizes());
-  if (found == sizes) return;
+  const Sizes found = out.sizes();
+  if (std::equal(found.begin(), found.end(), sizes.begin(), sizes.end())) return;
   if (out.numel() > 0) {
     const std::string words = words_of(
-        "An output with one or more elements was resized since it had shape ", sizes_text(found),
+        "An output with one or more elements was resized since it had shape ", sizes_text(to_vector(found)),
         ", which does not match the required output shape ", sizes_text(sizes),
         ". This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless "
         "they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero "
@@ -101,15 +102,14 @@ void check_torchs_dtype(const Request& request) {
   }
 }
 
-std::tuple<Tensor, Tensor> aten_topk(const Tensor& self, const AtenArguments& arguments,
-                                     const Backend& backend) {
+Result aten_topk(const Tensor& self, const AtenArguments& arguments, const Backend& backend) {
   try {
     return topk(self, ours(arguments), backend);
   } catch (const Refusal&) {
     int32_t dtype = 0;
     TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(self.get(), &dtype));
-    Tensor values = empty_of(dtype, self), indices = empty_of(aoti_torch_dtype_int64(), self);
-    torchs_own(self, arguments, values, indices, backend);
+    NewTensor values = empty_of(dtype, self), indices = empty_of(aoti_torch_dtype_int64(), self);
+    torchs_own(self, arguments, values.get(), indices.get(), backend);
     return {std::move(values), std::move(indices)};
   }
 }
@@ -119,7 +119,7 @@ void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Ten
   try {
     topk_out(self, ours(arguments), values, indices, backend, ready_outs);
   } catch (const Refusal&) {
-    torchs_own(self, arguments, values, indices, backend);
+    torchs_own(self, arguments, values.get(), indices.get(), backend);
   }
 }
 

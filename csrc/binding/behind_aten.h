@@ -21,15 +21,16 @@ struct AtenArguments {
 // A Backend's check: refuses the dtypes that torch.topk does not serve.
 void check_torchs_dtype(const Request& request);
 
-std::tuple<Tensor, Tensor> aten_topk(const Tensor& self, const AtenArguments& arguments,
-                                     const Backend& backend);
+Result aten_topk(const Tensor& self, const AtenArguments& arguments, const Backend& backend);
 void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Tensor& values,
                    const Tensor& indices, const Backend& backend);
 
 template <const Backend& backend>
-std::tuple<Tensor, Tensor> boxed_aten_topk(const Tensor& self, int64_t k, int64_t dim, bool largest,
-                                           bool sorted) {
-  return aten_topk(self, {k, dim, largest, sorted}, backend);
+void boxed_aten_topk(StableIValue* stack, uint64_t, uint64_t) {
+  const Tensor self = argument<Tensor>(stack, 0);
+  const AtenArguments arguments{argument<int64_t>(stack, 1), argument<int64_t>(stack, 2),
+                                argument<bool>(stack, 3), argument<bool>(stack, 4)};
+  give(stack, aten_topk(self, arguments, backend));
 }
 template <const Backend& backend>
 std::tuple<Tensor, Tensor> boxed_aten_topk_out(const Tensor& self, int64_t k, int64_t dim, bool largest,
@@ -50,7 +51,7 @@ bool install(bool on, const char* dispatch_key) {
     registered.reset();
   } else if (!was_on) {
     registered.emplace(StableLibrary::Kind::IMPL, "aten", dispatch_key, __FILE__, __LINE__);
-    registered->impl("topk", TORCH_BOX(&boxed_aten_topk<backend>));
+    registered->impl("topk", boxed_aten_topk<backend>);
     registered->impl("topk.values", TORCH_BOX(&boxed_aten_topk_out<backend>));
   }
   return was_on;

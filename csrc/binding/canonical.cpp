@@ -111,11 +111,11 @@ std::vector<int64_t> sizes_dim_last(const Request& request) {
   return sizes;
 }
 
-Buffers buffers_of(const Request& request, const Tensor& values, const Tensor& indices) {
+Buffers buffers_of(const Request& request, AtenTensorHandle values, AtenTensorHandle indices) {
   Buffers buffers;
   buffers.input = request.input.const_data_ptr();
-  buffers.values = values.mutable_data_ptr();
-  buffers.indices = indices.mutable_data_ptr();
+  TORCH_ERROR_CODE_CHECK(torch_get_mutable_data_ptr(values, &buffers.values));
+  TORCH_ERROR_CODE_CHECK(torch_get_mutable_data_ptr(indices, &buffers.indices));
   return buffers;
 }
 

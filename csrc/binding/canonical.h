@@ -48,6 +48,6 @@ void gather_rows(Request& request);
 std::vector<int64_t> sizes_dim_last(const Request& request);
 
 // All but workspace. `values` and `indices` are dense.
-Buffers buffers_of(const Request& request, const Tensor& values, const Tensor& indices);
+Buffers buffers_of(const Request& request, AtenTensorHandle values, AtenTensorHandle indices);
 
 }  // namespace gputopk::binding

@@ -127,7 +127,8 @@ std::string last_words() {
   return known ? torch_exception_get_what_without_backtrace() : "";
 }
 
-Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op) {
+NewTensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like,
+                     const char* op) {
   constexpr size_t kFewDims = 8;  // on the stack: an allocation is a hundredth of a short call
   int64_t few[kFewDims];
   std::vector<int64_t> many(sizes.size() > kFewDims ? sizes.size() : 0);
@@ -146,7 +147,11 @@ Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tens
       aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides,
                                torchs_number(dtype), device_type, device_index, &handle);
   if (error != TORCH_SUCCESS) refuse_allocation(stride, dtype, like.device(), op);
-  return Tensor(handle);
+  return NewTensor(handle);
+}
+
+Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op) {
+  return Tensor(new_tensor(sizes, dtype, like, op).release());
 }
 
 void copy(Tensor to, Tensor from) {

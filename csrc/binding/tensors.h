@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -40,7 +41,15 @@ bool in_forked_child();
 // torch's words for what failed last in a shim; empty where it is too old to say.
 std::string last_words();
 
+// A tensor that this call has made and will hand to its caller. A Tensor shares its handle, with a count of
+// its own on the heap, and so could only hand over another.
+struct DeleteHandle {
+  void operator()(AtenTensorHandle handle) const { aoti_torch_delete_tensor_object(handle); }
+};
+using NewTensor = std::unique_ptr<AtenTensorOpaque, DeleteHandle>;
+
 // Dense. `op` opens the error where memory runs out.
+NewTensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op);
 Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op);
 
 // torch::stable::copy_, but in a forked child in parts that do not ask for its threads.

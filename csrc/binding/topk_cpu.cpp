@@ -50,9 +50,9 @@ bool install_cpu(bool on) { return install<kAtenCpu>(on, "CPU"); }
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
   using namespace gputopk::binding;
-  m.impl("topk", TORCH_BOX(&boxed_topk<kCpu>));
+  m.impl("topk", boxed_topk<kCpu>);
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCpu>));
-  m.impl("differentiable_topk", TORCH_BOX(&boxed_topk<kCpu>));
+  m.impl("differentiable_topk", boxed_topk<kCpu>);
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCpu>));
 }
 

@@ -48,9 +48,9 @@ bool install_cuda(bool on) { return install<kAtenCuda>(on, "CUDA"); }
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   using namespace gputopk::binding;
-  m.impl("topk", TORCH_BOX(&boxed_topk<kCuda>));
+  m.impl("topk", boxed_topk<kCuda>);
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCuda>));
-  m.impl("differentiable_topk", TORCH_BOX(&boxed_topk<kCuda>));
+  m.impl("differentiable_topk", boxed_topk<kCuda>);
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_forms", TORCH_BOX(&boxed_plan<kCudaForms>));
 }

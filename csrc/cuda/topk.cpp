@@ -85,6 +85,31 @@ struct SparsifyMemory {
   }
 };
 
+// Where a ragged top-k keeps candidates that were moved together, and what is selected.
+struct VarlenMemory {
+  varlen::Moved moved;
+  void* values = nullptr;
+  void* positions = nullptr;
+  char* ordering = nullptr;
+  size_t bytes = 0;
+
+  VarlenMemory(const VarlenPlan& plan, void* base) {
+    const Problem& problem = plan.problem.problem;
+    const int64_t element = dtype_bytes(problem.dtype), position = plan.selection.wide_indices ? 8 : 4;
+    Workspace workspace(base);
+    if (plan.problem.filter.filters()) {
+      moved.elements = workspace.take<char>(problem.rows * problem.cols * element);
+      moved.positions = workspace.take<char>(problem.rows * problem.cols * position);
+      moved.counts = workspace.take<int64_t>(problem.rows);
+    }
+    values = workspace.take<char>(problem.rows * problem.k * element);
+    positions = workspace.take<char>(problem.rows * problem.k * position);
+    const size_t more = plan.order_rows ? plan.order_rows->workspace_bytes(plan.ordering) : 0;
+    ordering = workspace.take<char>(static_cast<int64_t>(more));
+    bytes = workspace.bytes();
+  }
+};
+
 }  // namespace
 
 // One after the other, the selection and the step that orders work in the same memory.
@@ -145,6 +170,34 @@ ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream s
   error = sparsify::take(plan.config, problem, buffers, stream);
   if (error != 0) return error;
   return sparsify::drop_what_is_not_finite(plan.config, problem, buffers, stream);
+}
+
+size_t workspace_bytes(const VarlenPlan& plan) { return VarlenMemory(plan, nullptr).bytes; }
+
+ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream stream) {
+  const VarlenProblem& problem = plan.problem;
+  const VarlenMemory memory(plan, buffers.workspace);
+  const bool filters = problem.filter.filters(), wide = plan.selection.wide_indices;
+  WindowRows rows{problem.windows, nullptr, problem.problem.row_stride};
+  Buffers selection;
+  selection.input = buffers.input;
+  selection.values = memory.values;
+  selection.indices = memory.positions;
+  selection.workspace = memory.ordering;
+  ErrorCode error = 0;
+  if (filters) {
+    error = varlen::move_together(problem, buffers, memory.moved, wide, stream);
+    rows = {problem.windows, memory.moved.counts, problem.problem.cols};
+    selection.input = memory.moved.elements;
+  }
+  if (error == 0 && problem.problem.k > 0) {
+    error = plan.config.run_windows(plan.selection, rows, selection, stream);
+  }
+  // To order positions alone, they are the values too.
+  if (problem.order == WinnerOrder::kByIndex) selection.values = memory.positions;
+  if (error == 0 && plan.order_rows) error = plan.order_rows->run(plan.ordering, selection, stream);
+  if (error != 0) return error;
+  return varlen::finish(problem, buffers, memory.moved, {memory.positions, wide}, plan.device, stream);
 }
 
 }  // namespace gputopk::cuda

@@ -196,6 +196,25 @@ struct SimtTopk {
   void* indices;
 };
 
+struct SimtNumbers {
+  const void* data;  // null: there are none
+  int64_t elements, row_stride, col_stride;
+  int32_t wide;
+};
+
+// The arguments of gputopk::topk_varlen.
+struct SimtVarlen {
+  int32_t dtype, largest, magnitude, order, wide_indices, page_shift;
+  int64_t rows, cols, row_stride, k, max_length, pad_index, tables, pages, mask_row_stride, mask_elements;
+  int64_t value_stride, index_stride;
+  SimtNumbers lengths, starts, row_k, offsets, ids, page_table, page_row, page_start;
+  const void* input;
+  const void* mask;
+  void* values;
+  void* indices;
+  void* counts;
+};
+
 struct SimtRerank {
   int32_t dtype, query_dtype, metric, wide_ids, wide_ranges, allow_shift, positions;
   int64_t queries, vectors, candidates, listed, dims, k, query_stride, vector_stride, id_stride, allow_bytes,
@@ -381,6 +400,93 @@ int simt_topk(const SimtTopk* call, const SimtDevice* device, char* text, size_t
     if (error != 0) return error;
     check_written("value", call->values, winners * element, element);
     check_written("index", call->indices, winners * index, index);
+    return kOk;
+  });
+}
+
+// The same of ragged rows.
+int simt_varlen(const SimtVarlen* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    const auto numbers = [](const char* name, const SimtNumbers& given) {
+      if (given.data != nullptr) {
+        simt::add_region(name, const_cast<void*>(given.data), given.elements * (given.wide ? 8 : 4),
+                         simt::Region::kInput);
+      }
+      return gputopk::Numbers{given.data, given.wide != 0, given.row_stride, given.col_stride};
+    };
+    gputopk::VarlenProblem varlen;
+    Problem& problem = varlen.problem;
+    problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.rows = call->rows;
+    problem.cols = call->cols;
+    problem.row_stride = call->row_stride;
+    problem.k = call->k;
+    problem.largest = call->largest != 0;
+    problem.magnitude = call->magnitude != 0;
+    problem.wide_indices = call->wide_indices != 0;
+    varlen.order = static_cast<gputopk::WinnerOrder>(call->order);
+    varlen.windows = {numbers("starts", call->starts), numbers("lengths", call->lengths),
+                      numbers("row_k", call->row_k), call->cols, call->k};
+    varlen.filter = {static_cast<const uint8_t*>(call->mask), call->mask_row_stride,
+                     numbers("ids", call->ids)};
+    varlen.map.ids = varlen.filter.ids;
+    varlen.map.offsets = numbers("offsets", call->offsets);
+    varlen.map.page_table = numbers("page_table", call->page_table);
+    varlen.map.page_row = numbers("page_row", call->page_row);
+    varlen.map.page_start = numbers("page_start", call->page_start);
+    varlen.map.tables = call->tables;
+    varlen.map.pages = call->pages;
+    varlen.map.page_shift = call->page_shift;
+    varlen.map.pad_index = call->pad_index;
+    varlen.max_length = call->max_length;
+    const cuda::VarlenPlan plan = cuda::make_varlen_plan(varlen, gpu);
+    char line[1024];
+    cuda::describe(plan, line, sizeof(line));
+    copy_text(line, text, bytes);
+
+    const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
+    const size_t row = problem.cols * element, stride = problem.row_stride * element;
+    simt::add_region("input", const_cast<void*>(call->input), (problem.rows - 1) * stride + row,
+                     simt::Region::kInput, stride > row ? row : 0, stride);
+    if (call->mask != nullptr) {
+      simt::add_region("mask", const_cast<void*>(call->mask), call->mask_elements, simt::Region::kInput);
+    }
+    const auto places = [&](int64_t row_stride) {
+      return static_cast<size_t>((problem.rows - 1) * row_stride + problem.k);
+    };
+    if (call->values != nullptr) {
+      simt::add_region("values", call->values, places(call->value_stride) * element, simt::Region::kOutput,
+                       call->value_stride > problem.k ? problem.k * element : 0,
+                       call->value_stride * element);
+    }
+    simt::add_region("indices", call->indices, places(call->index_stride) * index, simt::Region::kOutput,
+                     call->index_stride > problem.k ? problem.k * index : 0, call->index_stride * index);
+    simt::add_region("counts", call->counts, problem.rows * sizeof(int32_t), simt::Region::kOutput);
+    const Memory workspace(cuda::workspace_bytes(plan));
+
+    gputopk::VarlenBuffers buffers;
+    buffers.input = call->input;
+    buffers.values = call->values;
+    buffers.indices = call->indices;
+    buffers.value_stride = call->value_stride;
+    buffers.index_stride = call->index_stride;
+    buffers.counts = static_cast<int32_t*>(call->counts);
+    buffers.workspace = workspace.get();
+    const int error = cuda::run(plan, buffers, nullptr);
+    if (!simt::synchronize()) return kFailed;
+    if (error != 0) return error;
+    for (int64_t r = 0; r < problem.rows; ++r) {
+      const auto begin = [&](void* out, int64_t row_stride, size_t bytes_each) {
+        return static_cast<char*>(out) + r * row_stride * bytes_each;
+      };
+      if (call->values != nullptr) {
+        check_written("value", begin(call->values, call->value_stride, element), problem.k * element,
+                      element);
+      }
+      check_written("index", begin(call->indices, call->index_stride, index), problem.k * index, index);
+    }
+    check_written("count", call->counts, problem.rows * sizeof(int32_t), sizeof(int32_t));
     return kOk;
   });
 }

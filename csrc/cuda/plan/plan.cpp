@@ -1,5 +1,6 @@
 #include "cuda/plan/plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 
@@ -104,6 +105,42 @@ RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device, 
   selection.wide_indices = false;
   plan.selection = make_plan(selection, device, Algorithm::kAuto);
   return plan;
+}
+
+VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device) {
+  VarlenPlan plan{varlen, device, varlen.problem, {}, {}, std::nullopt};
+  Problem& selection = plan.selection;
+  // Padding entries have positions from cols on.
+  selection.wide_indices = varlen.problem.cols + varlen.problem.k > INT32_MAX;
+  selection.sorted = varlen.order == WinnerOrder::kByValue;
+  Problem expected = selection;
+  expected.cols = std::max<int64_t>(varlen.max_length, 1);
+  plan.config = air::OneBlock::plan(expected, device);
+
+  plan.ordering = selection;
+  plan.ordering.cols = varlen.problem.cols + varlen.problem.k;
+  if (varlen.order == WinnerOrder::kByIndex) {
+    plan.ordering.dtype = selection.wide_indices ? DType::kUInt64 : DType::kUInt32;
+    plan.ordering.largest = false;
+    plan.ordering.magnitude = false;
+  }
+  const bool orders =
+      varlen.order == WinnerOrder::kByIndex || (selection.sorted && !plan.config.lists_winners);
+  if (orders && varlen.problem.k > 1) plan.order_rows = sort::OrderRows::plan(plan.ordering, device);
+  return plan;
+}
+
+void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
+  const Problem& problem = plan.problem.problem;
+  char order[100] = "no further step";
+  if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
+  std::snprintf(text, text_bytes,
+                "varlen: %sone block of %d threads a row, digits of %d bits; %s; %lld rows x %lld cols, "
+                "max_length %lld, k %lld, %s; %d SMs",
+                plan.problem.filter.filters() ? "candidates moved together, " : "", plan.config.threads,
+                plan.config.digit_bits, order, static_cast<long long>(problem.rows),
+                static_cast<long long>(problem.cols), static_cast<long long>(plan.problem.max_length),
+                static_cast<long long>(problem.k), dtype_name(problem.dtype), plan.device.sm_count);
 }
 
 void describe(const RerankPlan& plan, char* text, size_t text_bytes) {

@@ -10,6 +10,7 @@
 
 #include "core/problem.h"
 #include "core/rerank_problem.h"
+#include "core/varlen_problem.h"
 #include "cuda/air/air.h"
 #include "cuda/bitonic/bitonic.h"
 #include "cuda/delegate/delegate.h"
@@ -18,6 +19,7 @@
 #include "cuda/rerank/rerank.h"
 #include "cuda/sort/sort.h"
 #include "cuda/sparsify/sparsify.h"
+#include "cuda/varlen/varlen.h"
 
 namespace gputopk::cuda {
 
@@ -83,5 +85,21 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
 
 // "sparsify: ..."
 void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);
+
+// A block a row, whatever its window holds: so the plan is good for any starts, lengths and k on the device.
+struct VarlenPlan {
+  VarlenProblem problem;
+  Device device;
+  Problem selection;  // of positions in windows, dense
+  air::OneBlock config;
+  Problem ordering;  // of the selection's entries, or of its positions alone
+  std::optional<sort::OrderRows> order_rows;
+};
+
+// problem.cols < 2^32.
+VarlenPlan make_varlen_plan(const VarlenProblem& problem, const Device& device);
+
+// "varlen: ..."
+void describe(const VarlenPlan& plan, char* text, size_t text_bytes);
 
 }  // namespace gputopk::cuda
