@@ -37,7 +37,7 @@ export FORCE_CUDA FORCE_CPU CUDA_HOME TORCH_CUDA_ARCH_LIST DEBUG
 export PYTHONPATH := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help demo test bench lint format gpu-test wheel build cuda study simt fuzz mutants sanitize clean check-tools
+.PHONY: help demo test bench tune lint format gpu-test wheel build cuda study simt fuzz mutants sanitize clean check-tools
 
 help:
 	@echo "make demo      nearest neighbours in real images, checked and timed against torch.topk"
@@ -45,6 +45,7 @@ help:
 	@echo "make fuzz      random requests against the exact order, for MINUTES=10: CPU, kernels on the host, GPU"
 	@echo "make mutants   planted faults, one line each, that the kernels' tests on the host have to find"
 	@echo "make bench     timings against torch.topk"
+	@echo "make tune      measures what work costs on the GPU at hand, and builds a plan that goes by it"
 	@echo "make lint      ruff and clang-format; 'make format' applies them"
 	@echo "make gpu-test  the GPU tests, recorded; needs a GPU and nvcc"
 	@echo "make sanitize  compute-sanitizer's tools on a GPU, recorded"
@@ -57,8 +58,9 @@ help:
 demo: build
 	@$(PY) -m torch_topk.demo $(ARGS)
 
+# Two files at a time where pytest-xdist is there.
 test: build simt
-	@$(PY) -m pytest -q tests $(ARGS)
+	@$(PY) -m pytest -q tests $$($(PY) -c 'import xdist' 2>/dev/null && echo -n 2 --dist loadfile) $(ARGS)
 
 simt: $(INSTALLED)
 	@$(PY) -m tests.simt.emulated >/dev/null
@@ -77,6 +79,14 @@ gpu-test: study
 
 sanitize: study
 	@$(PY) tests/sanitize.py
+
+# Some ten minutes of timings. The costs stay with the build folder, until `make clean`.
+tune: study
+	@$(PY) bench/sweep_plan.py --output $(BUILD)/plan-tuned.jsonl $(ARGS)
+	@$(PY) bench/fit_plan.py --sweep $(BUILD)/plan-tuned.jsonl --bench --output $(BUILD)/costs_tuned.h
+	@cmake --log-level=NOTICE -S . -B $(BUILD) -DGPUTOPK_COSTS=$(abspath $(BUILD))/costs_tuned.h >/dev/null
+	@cmake --build $(BUILD)
+	@cmake --build $(BUILD) --target gputopk_study
 
 CPP_FILES = find csrc include examples tests -name '*.h' -o -name '*.cuh' -o -name '*.cpp' -o -name '*.cu'
 

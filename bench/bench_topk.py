@@ -44,7 +44,6 @@ from torch_topk._libraries import why_no_cuda
 OURS = "ours:"  # prefix of our contenders' names
 ATEN = "aten-op"  # no peer: torch.topk through torch.ops
 ALGORITHMS = tuple(algorithm.name for algorithm in torch_topk.Algorithm)
-FORMS = ("on_chip",)  # one form of an algorithm alone, by its study operator
 CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 5.0
 FLOOR_SCRATCH_BYTES = 2**20
 
@@ -121,20 +120,17 @@ def our_options(point: Point, algorithm: str) -> Record:
         options["magnitude"] = True
     if point.index_dtype is not None:
         options["index_dtype"] = getattr(torch, point.index_dtype)
-    if algorithm != "auto" and algorithm not in FORMS:
+    if algorithm != "auto":
         options["algorithm"] = int(torch_topk.Algorithm[algorithm])
     return options
 
 
 def our_contender(point: Point, algorithm: str) -> Contender:
-    operator = getattr(torch.ops.gputopk, f"_{algorithm}" if algorithm in FORMS else "topk")
-    call = caller(operator, point.k, our_options(point, algorithm))
+    call = caller(torch.ops.gputopk.topk, point.k, our_options(point, algorithm))
     return Contender(OURS + algorithm, call, export=two_tensors)
 
 
 def plan_of(point: Point, algorithm: str, x: torch.Tensor) -> str | None:
-    if algorithm in FORMS:
-        return None
     try:
         return torch.ops.gputopk._plan(x, point.k, **our_options(point, algorithm))
     except Exception as error:  # the record tells; the timing goes on
@@ -431,9 +427,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--dtype", nargs="+", choices=[oracle.name_of(dtype) for dtype in oracle.DTYPES])
     parser.add_argument("--every", type=int, default=1, metavar="N", help="take each N-th point only")
     parser.add_argument("--sorted", action=argparse.BooleanOptionalAction, help="instead of the set's choice")
-    parser.add_argument(
-        "--algorithm", nargs="+", choices=[*ALGORITHMS, *FORMS, "all"], help="instead of the set's"
-    )
+    parser.add_argument("--algorithm", nargs="+", choices=[*ALGORITHMS, "all"], help="instead of the set's")
     parser.add_argument("--peers", nargs="*", choices=peers.NAMES, default=list(peers.NAMES), help="on CUDA")
     parser.add_argument("--no-peers", dest="peers", action="store_const", const=[])
     parser.add_argument(

@@ -41,7 +41,6 @@ BENCHES = ("callers", "callers-after", "goals", "grid", "air", "grid_select", "d
 HELD_OUT = 4  # one point in so many
 LEAST, MOST = 1e-7, 1e4  # us a unit
 STIFFNESS = 0.6  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
-SET_ASIDE = {"delegate.on_chip"}  # not exact on every input yet: without costs `auto` never takes it
 NEAR = 1.5  # times the best: from there on a time counts less...
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
@@ -166,7 +165,7 @@ def fitted(points: Points, train: bool = True) -> dict[str, dict[int, np.ndarray
             continue
         width, best = points.width(key), min(points.us[key].values())
         for form, time in points.us[key].items():
-            if form not in points.forms[key] or form in SET_ASIDE:
+            if form not in points.forms[key]:
                 continue
             weight = min(1.0, (NEAR * best / time) ** 2)
             in_order, terms = points.forms[key][form]
@@ -202,7 +201,7 @@ def regrets(costs: dict[str, dict[int, np.ndarray]], points: Points) -> list[tup
     for key, times in points.us.items():
         if not points.held_out(key) or len(times) == 1:
             continue
-        known = [form for form in times if form in points.forms[key] and form not in SET_ASIDE]
+        known = [form for form in times if form in points.forms[key]]
         chosen = min(known, key=lambda form: estimate(costs, points, key, form))
         best = min(known, key=times.__getitem__)
         r = points.records[key]
@@ -238,7 +237,7 @@ def header_text(
 
 namespace gputopk::cuda {{
 
-inline constexpr FormCosts kCostsH200[] = {{
+inline constexpr FormCosts kCosts[] = {{
     // clang-format off
     // {", ".join(PARTS)}, bend
 {chr(10).join(rows)}

@@ -250,7 +250,7 @@ _MIDDLE_INPUTS: tuple[tuple[int, int, int, str, str | None, float | None, float]
 # Where inputs are varied: one shape of each kind, rows whole in shared memory and rows that pass through it.
 _MIDDLE_SHAPES = ((10000, 10000, 100), (100, 2**15, 2048), (1024, 65536, 512), (512, 131072, 2048),
                   (256, 128256, 50))  # fmt: skip
-_MIDDLE_FORMS = ("auto", "air", "grid_select", "delegate", "on_chip")
+_MIDDLE_FORMS = ("auto", "air", "grid_select", "delegate")
 
 
 def _middle() -> list[Point]:

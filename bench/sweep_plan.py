@@ -2,10 +2,10 @@
 
     python bench/sweep_plan.py --seconds 500        # CUDA; writes bench/results/plan-<gpu>.jsonl
 
-Rows, cols and k are drawn log-uniformly, so that they lie between the powers of two as callers' do; dtypes
-by width; inputs from those that kernels find easy and hard. Each form is timed unsorted and sorted, beside
-one read of the input. All forms' results of a point must be the same set; one goes through the exact
-oracle. bench/fit_plan.py reads the records.
+Rows, cols and k are drawn log-uniformly, so that they lie between the powers of two as callers' do, single
+rows and k near cols more often than that would bring them; dtypes by width; inputs from those that kernels
+find easy and hard. Each form is timed unsorted and sorted, beside one read of the input. All forms' results
+of a point must be the same set; one goes through the exact oracle. bench/fit_plan.py reads the records.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ ROUNDS = 5
 MAX_ELEMENTS = 2**28
 MAX_K = 2**20
 # Mostly float32 and bfloat16, as callers' tensors are.
-DTYPES = ("float32", "float32", "float32", "bfloat16", "bfloat16", "uint8", "int64")
+DTYPES = ("float32", "float32", "float32", "bfloat16", "bfloat16", "uint8", "int64", "int64")
+ONE_ROW = 0.15  # of the points
+LARGE_K = 0.15  # of the points: a tenth of the row or more, and now and then all of it
 INPUTS = ("normal", "increasing", "all_equal", "twelve_bit_random", "few_distinct", "ones_with_four_outliers")
 
 Record = report.Record
@@ -44,15 +46,21 @@ def log_uniform(random_: random.Random, least: int, most: int) -> int:
 
 def draw(random_: random.Random) -> dict[str, Any]:
     cols = log_uniform(random_, 8, 2**26)
-    rows = log_uniform(random_, 1, min(2**17, max(1, MAX_ELEMENTS // cols)))
-    k = log_uniform(random_, 1, min(cols, MAX_K, max(1, 2**26 // rows)))
+    most_rows = 1 if random_.random() < ONE_ROW else min(2**17, max(1, MAX_ELEMENTS // cols))
+    rows = log_uniform(random_, 1, most_rows)
+    if random_.random() < LARGE_K:
+        k = random_.choice((cols, max(1, int(cols * random_.uniform(0.1, 1)))))
+    else:
+        k = log_uniform(random_, 1, min(cols, MAX_K, max(1, 2**26 // rows)))
     return {"rows": rows, "cols": cols, "k": k, "dtype": random_.choice(DTYPES)}
 
 
-def forms_of(rows: int, cols: int, k: int, dtype: str) -> dict[str, bool]:
+def forms_of(request: dict[str, Any], order: bool) -> dict[str, bool]:
     """The forms that serve the request on the GPU at hand, and whether their rows come out in order."""
-    like = torch.empty((1, 1), dtype=getattr(torch, dtype), device="cuda").expand(rows, cols)
-    lines = (line.split("; ") for line in torch.ops.gputopk._forms(like, k).splitlines())
+    like = torch.empty((1, 1), dtype=getattr(torch, request["dtype"]), device="cuda")
+    like = like.expand(request["rows"], request["cols"])
+    text = torch.ops.gputopk._forms(like, request["k"], sorted=order)
+    lines = (line.split("; ") for line in text.splitlines())
     return {name: "in_order 1 " in work for name, _, work in lines if name != "order_rows"}
 
 
@@ -70,11 +78,12 @@ def time_input(request: dict[str, Any], name: str, seed: int) -> list[Record]:
     rows, cols, k, dtype = (request[key] for key in ("rows", "cols", "k", "dtype"))
     x = inputs.make(name, rows, cols, getattr(torch, dtype), torch.device("cuda"), seed)
     copies = timing.copies_of(x)
-    forms = forms_of(rows, cols, k, dtype)
     records, first = [], None
+    in_order_us: dict[str, float] = {}
     for order in (True, False):
+        forms = forms_of(request, order)
         # A form whose rows come out in order takes as long unsorted.
-        names = [form for form, in_order in forms.items() if order or not in_order]
+        names = [form for form in forms if form not in in_order_us]
         contenders = [floor_contender(x), *(contender(form, k, order) for form in names)]
         floor, *timings = timing.measure(contenders, copies, BUDGET_S)
         for form, timed in zip(names, timings, strict=True):
@@ -86,8 +95,10 @@ def time_input(request: dict[str, Any], name: str, seed: int) -> list[Record]:
             elif not torch.equal(first, as_set(timed.outputs)):
                 raise RuntimeError(f"{form} at {request}, {name}: another set than {names[0]}'s")
         times = {form: round(timed.us, 3) for form, timed in zip(names, timings, strict=True)}
-        if not order:
-            times = {form: times.get(form, records[0]["us"][form]) for form in forms}
+        if order:
+            in_order_us = {form: us for form, us in times.items() if forms[form]}
+        else:
+            times = {form: times.get(form) or in_order_us[form] for form in forms}
         records.append({"sorted": order, "floor_us": floor.us, "us": times})
     return [{**request, "input": name, **record} for record in records]
 

@@ -120,8 +120,13 @@ def sample_of(rows: int, cols: int, k: int, dtype: torch.dtype) -> Sample:
     while blocks * threads // group > tuning.number("kSampleMostDelegates"):
         group *= 2
     delegates = blocks * threads // group
-    rank = int(min(winners + spare, delegates))
-    parts = tuning.number("kSampleLines") * blocks * threads / min(group, tuning.number("kSampleLineVectors"))
+    rank = int(winners + spare)
+    line_vectors = tuning.number("kSampleLineVectors")
+    of_line = min(group, line_vectors)
+    if (rank - 1) * of_line * (16 // dtype.itemsize) + 1 < k:  # what one line's delegates may stand for
+        rank = max(rank, line_vectors // of_line + 1)
+    rank = min(rank, delegates)
+    parts = tuning.number("kSampleLines") * blocks * threads / of_line
     of_neighbours = rank * cols / parts
     room = max(4 * k, cols / tuning.number("kSampleBufferShare"), 1.25 * of_neighbours)
     most = tuning.number("kSampleMostNeighbours") * of_neighbours

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from bench import bench_rerank, bench_topk
+from bench import bench_rerank, bench_topk, host_time
 from torch_topk import demo
 from torch_topk._libraries import why_no_cuda
 
 
 @pytest.mark.skipif(why_no_cuda() is None, reason="CUDA is here")
-@pytest.mark.parametrize("program", [bench_topk, bench_rerank, demo], ids=lambda program: program.__name__)
+@pytest.mark.parametrize(
+    "program", [bench_topk, bench_rerank, demo, host_time], ids=lambda program: program.__name__
+)
 def test_cuda_where_there_is_none_is_a_sentence(program, capsys):
     with pytest.raises(SystemExit) as exit_:
         program.main(["--device", "cuda"])
     assert exit_.value.code == 2
     assert f"error: --device cuda: {why_no_cuda()}" in capsys.readouterr().err
+
+
+def test_host_times_are_written_for_every_call(tmp_path, capsys):
+    output = tmp_path / "host.jsonl"
+    assert host_time.main(["--turns", "2", "--output", str(output)]) == 0
+    header, *records = map(json.loads, output.read_text().splitlines())
+    assert header["set"] == "host" and len(records) == 8
+    assert all(record[f"{name}_us"] > 0 for record in records for name in host_time.NAMES)
+    assert str(output) in capsys.readouterr().out
 
 
 def test_more_than_cols_is_nothing_to_time(tmp_path, capsys):

@@ -33,7 +33,7 @@ def select(
         return in_index_order(values, indices, dim) if by_index else (values, indices)
     if (input.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
         # No transform would see the operator: what its kernel does, without the way there.
-        return call(_Selection.apply, None, input, k, dim, largest, sorted, by_index, options)
+        return call(Selection.apply, None, input, k, dim, largest, sorted, by_index, options)
     values, indices = call(_topk, input, k, dim, largest, sorted, **options)
     return in_index_order(values, indices, dim) if by_index else (values, indices)
 
@@ -80,28 +80,28 @@ def _scatter_to(sizes: Any, dim: int, indices: Tensor, grad: Tensor) -> Tensor:
 
 # One level of autograd, be it torch's own or a transform's. Where transforms nest, the dispatcher reaches one
 # after the other, each with tensors of its own; torch.autograd.Function would start over at every level.
-class _Selection(torch.autograd.function._SingleLevelFunction):
+class Selection(torch.autograd.function._SingleLevelFunction):
     @staticmethod
-    def forward(keyset, self, k, dim, largest, sorted, by_index, options):
+    def forward(ctx, keyset, self, k, dim, largest, sorted, by_index, options):
         """``keyset``: the operator's, where levels below are to see it; otherwise None."""
         if keyset is None:
             values, indices = _topk(self, k, dim, largest, sorted, **options)
-            return in_index_order(values, indices, dim) if by_index else (values, indices)
-        # Function turns both modes off; levels below have their own.
-        with _C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
-            keyset = keyset & _C._after_autograd_keyset
-            return _differentiable_topk.redispatch(keyset, self, k, dim, largest, sorted, **options)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        _, self, _, dim, *_ = inputs
-        indices = output[1]
+            if by_index:
+                values, indices = in_index_order(values, indices, dim)
+        else:
+            # Function turns both modes off; levels below have their own.
+            with _C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+                keyset = keyset & _C._after_autograd_keyset
+                values, indices = _differentiable_topk.redispatch(
+                    keyset, self, k, dim, largest, sorted, **options
+                )
         ctx.dim = dim
         ctx.sizes = self.shape
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(indices)
         ctx.save_for_backward(indices)
         ctx.save_for_forward(indices)
+        return values, indices
 
     @staticmethod
     def backward(ctx, values_grad, _):
@@ -123,7 +123,7 @@ def _autograd_kernel(keyset, self, k, dim=-1, largest=True, sorted=True, **optio
     _C._functorch.set_single_level_autograd_function_allowed(True)
     try:
         below = keyset if is_functorch_active() else None
-        return _Selection.apply(below, self, k, dim, largest, sorted, False, options)
+        return Selection.apply(below, self, k, dim, largest, sorted, False, options)
     finally:
         _C._functorch.set_single_level_autograd_function_allowed(allowed)
 
@@ -131,5 +131,5 @@ def _autograd_kernel(keyset, self, k, dim=-1, largest=True, sorted=True, **optio
 registry.impl("differentiable_topk", _autograd_kernel, "Autograd", with_keyset=True)
 # The other operators record nothing. Without this, outputs of an operator that registers no derivative come
 # out with requires_grad=True.
-for _name in ("topk", "topk.out", "rerank"):
+for _name in ("topk", "topk.out", "rerank", "rerank.out"):
     registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")

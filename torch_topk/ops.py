@@ -13,9 +13,9 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from . import _vmap  # noqa: F401  registers the rules
-from ._autograd import in_index_order, is_functorch_active, is_tracing, select
+from ._autograd import Selection, in_index_order, is_functorch_active, is_tracing, select
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
-from ._libraries import has_cuda
+from ._install import devices_installed
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
 from ._sharding import is_dtensor
 from ._sharding import register as register_sharding
@@ -45,8 +45,12 @@ Order = Literal["value", "index", "any"]
 # Looked up once.
 _AUTO = Algorithm.auto
 _INT64 = torch.int64
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})  # no FakeTensor, no DTensor
 _Result = torch.return_types.topk
-_operator = torch.ops.gputopk.topk.default
+# `_op` is what both call: a function less on the way.
+_operator = torch.ops.gputopk.topk.default._op
+_out_operator = torch.ops.gputopk.topk.out._op
+_deterministic = torch._C._get_deterministic_algorithms
 
 
 def topk(
@@ -115,17 +119,22 @@ def topk(
             topk, (input,), input, k, dim, largest, sorted,
             magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, order=order, out=out,
         )  # fmt: skip
-    # The call that is made most, told by the fewest checks and without calls; what they refuse may yet be
-    # served below. Defaults are left out, as parsing takes time.
+    # Most calls: torch.topk's arguments, and no transform at work. Few checks, as they are what a short call
+    # costs; the operator refuses what it cannot serve.
     if (
-        largest is True and sorted is True and type(k) is int and type(dim) is int and dim == -1
+        not is_compiling() and type(input) in _PLAIN
+        and type(k) is int and type(dim) is int and (largest is True or largest is False)
+        and (sorted is True or (sorted is False and not _deterministic()))
         and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and order is None
-        and out is None and isinstance(input, Tensor) and (input.is_cpu or (input.is_cuda and has_cuda))
-        and not input.requires_grad and not is_compiling() and forward_ad._current_level < 0
+        and forward_ad._current_level < 0
         and not is_functorch_active() and not is_tracing()
     ):  # fmt: skip
         try:
-            return _Result(_operator(input, k))
+            if input.requires_grad or out is not None:
+                return _plain_topk(input, k, dim, largest, sorted, out)
+            if sorted and largest:  # arguments that are left out need not be parsed
+                return _Result(_operator(input, k, dim))
+            return _Result(_operator(input, k, dim, largest, sorted))
         except RuntimeError:
             pass  # below it is said, or served, right
     if is_dtensor(input):
@@ -149,6 +158,26 @@ def topk(
         copy_into(_topk(input, k, dim, largest, order, options), values, indices)
     else:
         topk_into(input, k, dim, largest, order == "value", options, values, indices)
+    return _Result((values, indices))
+
+
+def _plain_topk(
+    input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Any
+) -> torch.return_types.topk:
+    if (input.is_cpu and "cpu" in devices_installed) or (input.is_cuda and "cuda" in devices_installed):
+        # Then torch.topk is ours, with gradients and outs that cost less.
+        if out is None:
+            return torch_topk(input, k, dim, largest, sorted)
+        return _Result(torch_topk(input, k, dim, largest, sorted, out=out))
+    wants_gradient = input.requires_grad and torch.is_grad_enabled()
+    if out is None:
+        if wants_gradient:
+            return _Result(Selection.apply(None, input, k, dim, largest, sorted, False, {}))
+        return _Result(_operator(input, k, dim, largest, sorted))
+    if wants_gradient:
+        raise RuntimeError("an out has no gradient")
+    values, indices = two_tensors(out)
+    _out_operator(input, k, dim, largest, sorted, values=values, indices=indices)
     return _Result((values, indices))
 
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "binding/check.h"
 
@@ -15,13 +16,25 @@ bool is_complex(ScalarType type) {
          type == ScalarType::ComplexDouble;
 }
 
-// The distance between rows, if all dimensions but the last can be walked with one, and the last is dense.
-std::optional<int64_t> row_stride(Sizes sizes, Sizes strides) {
-  const size_t last = sizes.size() - 1;
-  if (sizes[last] > 1 && strides[last] != 1) return std::nullopt;
+void refuse_dtype(const Tensor& self, ScalarType dtype) {
+  check(!is_complex(dtype), " topk does not support complex dtypes on ", self.is_cuda() ? "CUDA" : "CPU");
+  check(false, kTopk, "dtype ", dtype_text(self.scalar_type()), " is not supported");
+}
+
+// Where the dimension lies that is at place i once the selected one is last.
+int64_t dim_at(int64_t place, int64_t dim, int64_t last) {
+  if (place == last) return dim;
+  return place == dim ? last : place;
+}
+
+// The distance between rows, if all dimensions but the selected can be walked with one, and that is dense.
+std::optional<int64_t> row_stride(Sizes sizes, Sizes strides, int64_t dim) {
+  if (sizes[dim] > 1 && strides[dim] != 1) return std::nullopt;
+  const int64_t last = static_cast<int64_t>(sizes.size()) - 1;
   std::optional<int64_t> innermost;
   int64_t walked = 0;  // what the next outer dimension's stride must be
-  for (size_t i = last; i-- > 0;) {
+  for (int64_t place = last; place-- > 0;) {
+    const int64_t i = dim_at(place, dim, last);
     if (sizes[i] == 1) continue;
     if (!innermost) {
       innermost = strides[i];
@@ -30,14 +43,14 @@ std::optional<int64_t> row_stride(Sizes sizes, Sizes strides) {
     }
     walked = strides[i] * sizes[i];
   }
-  return innermost.value_or(sizes[last]);
+  return innermost.value_or(sizes[dim]);
 }
 
 }  // namespace
 
 Request canonicalise(const Tensor& self, const Arguments& arguments) {
-  Request request{{}, Algorithm::kAuto, self, false, 0, {}, self.scalar_type(), ScalarType::Long};
-  Sizes sizes = self.sizes();
+  Request request{{}, Algorithm::kAuto, self, false, 0, {}, scalar_type_of(self), ScalarType::Long};
+  const Sizes sizes = self.sizes();
   const int64_t dims = std::max<int64_t>(1, static_cast<int64_t>(sizes.size()));
   check(arguments.dim >= -dims && arguments.dim < dims, kTopk,
         "Dimension out of range (expected to be in range of [", -dims, ", ", dims - 1, "], but got ",
@@ -49,9 +62,7 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
         ", and dimension ", request.dim, " has size ", cols);
 
   const std::optional<DType> dtype = dtype_of(request.value_dtype);
-  check(!is_complex(request.value_dtype), " topk does not support complex dtypes on ",
-        self.is_cuda() ? "CUDA" : "CPU");
-  check(dtype.has_value(), kTopk, "dtype ", dtype_text(request.value_dtype), " is not supported");
+  if (!dtype) refuse_dtype(self, request.value_dtype);
 
   request.index_dtype = arguments.index_dtype.value_or(ScalarType::Long);
   check(request.index_dtype == ScalarType::Long || request.index_dtype == ScalarType::Int, kTopk,
@@ -63,16 +74,13 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
         kAlgorithms - 1, "], but is ", arguments.algorithm);
   request.algorithm = static_cast<Algorithm>(arguments.algorithm);
 
-  if (request.dim != dims - 1) {
-    request.input = torch::stable::transpose(self, request.dim, -1);
-    sizes = request.input.sizes();
-  }
-  const std::optional<int64_t> stride = sizes.empty() ? 1 : row_stride(sizes, request.input.strides());
+  const std::optional<int64_t> stride = sizes.empty() ? 1 : row_stride(sizes, self.strides(), request.dim);
   request.sizes = to_vector(sizes);
   int64_t rows = 1;
   if (!sizes.empty()) {
-    for (size_t i = 0; i + 1 < sizes.size(); ++i) rows *= sizes[i];
-    request.sizes.back() = arguments.k;
+    request.sizes[request.dim] = 1;
+    for (const int64_t size : request.sizes) rows *= size;
+    request.sizes[request.dim] = arguments.k;
   }
 
   Problem& problem = request.problem;
@@ -91,15 +99,23 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
 }
 
 void gather_rows(Request& request) {
-  if (request.scattered && !request.empty()) request.input = dense_copy(request.input, kTopk);
+  if (request.scattered && !request.empty()) {
+    request.input = dense_copy(torch::stable::transpose(request.input, request.dim, -1), kTopk);
+  }
   request.scattered = false;
 }
 
-Buffers buffers_of(const Request& request, const Tensor& values, const Tensor& indices) {
+std::vector<int64_t> sizes_dim_last(const Request& request) {
+  std::vector<int64_t> sizes = request.sizes;
+  if (!sizes.empty()) std::swap(sizes[request.dim], sizes.back());
+  return sizes;
+}
+
+Buffers buffers_of(const Request& request, AtenTensorHandle values, AtenTensorHandle indices) {
   Buffers buffers;
   buffers.input = request.input.const_data_ptr();
-  buffers.values = values.mutable_data_ptr();
-  buffers.indices = indices.mutable_data_ptr();
+  TORCH_ERROR_CODE_CHECK(torch_get_mutable_data_ptr(values, &buffers.values));
+  TORCH_ERROR_CODE_CHECK(torch_get_mutable_data_ptr(indices, &buffers.indices));
   return buffers;
 }
 

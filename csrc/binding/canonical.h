@@ -23,14 +23,14 @@ struct Arguments {
   int64_t algorithm;
 };
 
-// A checked request. `input` is `self` with the selected dimension last.
+// A checked request.
 struct Request {
   Problem problem;
   Algorithm algorithm;
   Tensor input;
   bool scattered;              // `input` is not yet rows of adjacent elements at a constant stride
-  int64_t dim;                 // where the selected dimension belongs in the outputs
-  std::vector<int64_t> sizes;  // of the outputs while it is last
+  int64_t dim;                 // that is selected along, not below zero
+  std::vector<int64_t> sizes;  // of the outputs
   ScalarType value_dtype;
   ScalarType index_dtype;
 
@@ -41,10 +41,13 @@ struct Request {
 // Checks in torch.topk's order (dim, k, dtype) and throws in its words. Launches nothing.
 Request canonicalise(const Tensor& self, const Arguments& arguments);
 
-// Makes `input` rows as problem.row_stride says: by a copy where the layout allows no view.
+// Makes `input` rows as problem.row_stride says, by a copy where they are not.
 void gather_rows(Request& request);
 
-// All but workspace. After gather_rows; `values` and `indices` are dense.
-Buffers buffers_of(const Request& request, const Tensor& values, const Tensor& indices);
+// The sizes with the selected dimension and the last one in each other's place.
+std::vector<int64_t> sizes_dim_last(const Request& request);
+
+// All but workspace. `values` and `indices` are dense.
+Buffers buffers_of(const Request& request, AtenTensorHandle values, AtenTensorHandle indices);
 
 }  // namespace gputopk::binding

@@ -19,14 +19,23 @@ std::string text_of(const Part& part) {
   }
 }
 
-// Throws std::runtime_error, which the dispatcher hands to Python, with the parts one after another: strings
-// and integers.
 template <class... Parts>
-void check(bool holds, const Parts&... parts) {
-  if (holds) return;
+std::string words_of(const Parts&... parts) {
   std::string message;
   ((message += text_of(parts)), ...);
-  throw std::runtime_error(message);
+  return message;
+}
+
+// What was asked for cannot be done. Nothing has been launched, so another may be asked.
+struct Refusal : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// Throws a Refusal, which the dispatcher hands to Python, with the parts one after another: strings and
+// integers.
+template <class... Parts>
+void check(bool holds, const Parts&... parts) {
+  if (!holds) throw Refusal(words_of(parts...));
 }
 
 }  // namespace gputopk::binding

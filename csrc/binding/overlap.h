@@ -64,6 +64,7 @@ inline int64_t reach(const std::vector<Term>& terms) {
 // dimensions before some `i`, positive in `i` (else swap the two) and anything in those behind.
 inline bool overlaps_itself(const torch::stable::Tensor& tensor) {
   using namespace overlap_detail;
+  if (tensor.is_contiguous()) return false;
   if (tensor.numel() == 0) return false;
   const std::vector<Term> dims = terms_of(tensor);
   int64_t behind = reach(dims);
@@ -85,10 +86,14 @@ inline bool overlaps_itself(const torch::stable::Tensor& tensor) {
 inline bool overlap(const torch::stable::Tensor& a, const torch::stable::Tensor& b) {
   using namespace overlap_detail;
   if (a.numel() == 0 || b.numel() == 0) return false;
-  std::vector<Term> terms = terms_of(a);
-  const std::vector<Term> terms_b = terms_of(b);
   const int64_t distance = static_cast<int64_t>(reinterpret_cast<intptr_t>(b.const_data_ptr()) -
                                                 reinterpret_cast<intptr_t>(a.const_data_ptr()));
+  if (a.is_contiguous() && b.is_contiguous()) {
+    return distance < a.numel() * static_cast<int64_t>(a.element_size()) &&
+           -distance < b.numel() * static_cast<int64_t>(b.element_size());
+  }
+  std::vector<Term> terms = terms_of(a);
+  const std::vector<Term> terms_b = terms_of(b);
   // Address in a - address in b, with b walked from its last element back, is a sum of multiples less
   // `shift`.
   const int64_t shift = distance + reach(terms_b);

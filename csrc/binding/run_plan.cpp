@@ -14,8 +14,9 @@ void check_launch(cuda::ErrorCode error, const cuda::Plan& plan) {
   cudaGetLastError();  // not left for the next call to find
   char text[512];
   cuda::describe(plan, text, sizeof(text));
-  check(false, "gputopk::topk: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)),
-        " (plan: ", text, ")");
+  throw std::runtime_error(
+      words_of("gputopk::topk: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)),
+               " (plan: ", text, ")"));
 }
 
 }  // namespace

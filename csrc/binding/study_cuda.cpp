@@ -25,7 +25,8 @@ std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make) {
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, kTopk);
   if (!request.empty()) {
     const cuda::Device device = device_of(request.input.get_device_index());
-    run_plan(cuda::plan_of(request.problem, device, make()), request, buffers_of(request, values, indices));
+    run_plan(cuda::plan_of(request.problem, device, make()), request,
+             buffers_of(request, values.get(), indices.get()));
   }
   return {values, indices};
 }
@@ -87,26 +88,6 @@ std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, 
     const bool plans_choice = alpha == 0 && beta == 0;
     if (plans_choice) return cuda::make_plan(request.problem, device, Algorithm::kDelegate).config;
     return cuda::delegate::FromMaxima::plan(request.problem, device, study);
-  });
-}
-
-std::tuple<Tensor, Tensor> on_chip_study(Tensor self, int64_t k, bool largest, bool sorted,
-                                         std::optional<ScalarType> index_dtype, int64_t threads,
-                                         int64_t blocks_per_sm, int64_t chunk_bytes) {
-  Request request = canonicalise(self, {k, -1, largest, sorted, false, index_dtype, 0});
-  const cuda::Device device = device_of(self.get_device_index());
-  check(cuda::delegate::OnChip::serves(request.problem, device),
-        "gputopk::_on_chip: it cannot serve rows of ", request.problem.cols, " with a k of ", k);
-  check(threads == 0 || (threads >= 128 && threads <= 1024 && (threads & (threads - 1)) == 0),
-        "gputopk::_on_chip: threads must be a power of two in [128, 1024], or 0, but is ", threads);
-  check(blocks_per_sm >= 0 && blocks_per_sm <= 4,
-        "gputopk::_on_chip: blocks_per_sm must be in [0, 4], but is ", blocks_per_sm);
-  check(chunk_bytes >= 0 && chunk_bytes <= 256 * 1024 && chunk_bytes % 1024 == 0,
-        "gputopk::_on_chip: chunk_bytes must be a multiple of 1024 in [0, 262144], but is ", chunk_bytes);
-  const cuda::delegate::OnChip::Study study{static_cast<int>(threads), static_cast<int>(blocks_per_sm),
-                                            static_cast<int>(chunk_bytes)};
-  return run_study(request, [&]() -> cuda::Config {
-    return cuda::delegate::OnChip::plan(request.problem, device, study);
   });
 }
 
@@ -189,10 +170,6 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
   m.def(
       "_delegate(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int alpha=0, int beta=0) -> "
       "(Tensor values, Tensor indices)");
-  // Delegate on chip, with blocks of so many threads, so many an SM, and chunks of so many bytes.
-  m.def(
-      "_on_chip(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, ScalarType? index_dtype=None, "
-      "int threads=0, int blocks_per_sm=0, int chunk_bytes=0) -> (Tensor values, Tensor indices)");
   // The same of GridSelect: so many blocks a row, or a warp a row where that is -1; form 1 keeps lists in
   // registers, with a queue a thread as in WarpSelect if asked (float32), form 2 a list a block.
   m.def(
@@ -212,7 +189,6 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   using namespace gputopk::binding;
   m.impl("_air", TORCH_BOX(&air_study));
   m.impl("_delegate", TORCH_BOX(&delegate_study));
-  m.impl("_on_chip", TORCH_BOX(&on_chip_study));
   m.impl("_grid_select", TORCH_BOX(&grid_select_study));
   m.impl("_form", TORCH_BOX(&form_study));
   m.impl("_read_floor", TORCH_BOX(&read_floor));

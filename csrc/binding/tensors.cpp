@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/ops.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 
 #include "binding/check.h"
@@ -28,6 +29,10 @@ void refuse_allocation(int64_t elements, ScalarType dtype, const torch::stable::
 // Set by a handler: asking for the process' number is a system call.
 bool forked = false;
 const int fork_handler = pthread_atfork(nullptr, nullptr, [] { forked = true; });
+
+int32_t torchs_number(ScalarType type) {
+  return torch::stable::detail::to<int32_t>(torch::stable::detail::from(type));
+}
 
 // torch copies fewer elements than this on one thread.
 constexpr int64_t kSerialCopy = 32768;
@@ -55,6 +60,41 @@ std::optional<DType> dtype_of(ScalarType type) {
   }
 }
 
+ScalarType scalar_type_of(const Tensor& tensor) {
+  struct Known {
+    int32_t torchs;
+    ScalarType type;
+  };
+  static const std::array<Known, 18> known = [] {
+    std::array<Known, 18> all{{{0, ScalarType::Float},
+                               {0, ScalarType::Half},
+                               {0, ScalarType::BFloat16},
+                               {0, ScalarType::Double},
+                               {0, ScalarType::Byte},
+                               {0, ScalarType::Char},
+                               {0, ScalarType::Short},
+                               {0, ScalarType::Int},
+                               {0, ScalarType::Long},
+                               {0, ScalarType::Bool},
+                               {0, ScalarType::UInt16},
+                               {0, ScalarType::UInt32},
+                               {0, ScalarType::UInt64},
+                               {0, ScalarType::Float8_e4m3fn},
+                               {0, ScalarType::Float8_e5m2},
+                               {0, ScalarType::ComplexHalf},
+                               {0, ScalarType::ComplexFloat},
+                               {0, ScalarType::ComplexDouble}}};
+    for (Known& one : all) one.torchs = torchs_number(one.type);
+    return all;
+  }();
+  int32_t dtype = 0;
+  TORCH_ERROR_CODE_CHECK(aoti_torch_get_dtype(tensor.get(), &dtype));
+  for (const Known& one : known) {
+    if (one.torchs == dtype) return one.type;
+  }
+  return ScalarType::Undefined;
+}
+
 std::string dtype_text(ScalarType type) {
   const std::optional<DType> dtype = dtype_of(type);
   return dtype ? dtype_name(*dtype) : torch::headeronly::toString(type);
@@ -74,6 +114,12 @@ std::vector<int64_t> to_vector(torch::headeronly::IntHeaderOnlyArrayRef array) {
   return {array.begin(), array.end()};
 }
 
+std::string sizes_text(const std::vector<int64_t>& sizes) {
+  std::string list;
+  for (const int64_t size : sizes) list += (list.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + list + "]";
+}
+
 bool in_forked_child() { return forked; }
 
 std::string last_words() {
@@ -81,7 +127,8 @@ std::string last_words() {
   return known ? torch_exception_get_what_without_backtrace() : "";
 }
 
-Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op) {
+NewTensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like,
+                     const char* op) {
   constexpr size_t kFewDims = 8;  // on the stack: an allocation is a hundredth of a short call
   int64_t few[kFewDims];
   std::vector<int64_t> many(sizes.size() > kFewDims ? sizes.size() : 0);
@@ -95,13 +142,16 @@ Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tens
   int32_t device_type = 0, device_index = 0;
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(like.get(), &device_type));
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_index(like.get(), &device_index));
-  const int32_t shim_dtype = torch::stable::detail::to<int32_t>(torch::stable::detail::from(dtype));
   AtenTensorHandle handle = nullptr;
   const AOTITorchError error =
-      aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides, shim_dtype,
-                               device_type, device_index, &handle);
+      aoti_torch_empty_strided(static_cast<int64_t>(sizes.size()), sizes.data(), strides,
+                               torchs_number(dtype), device_type, device_index, &handle);
   if (error != TORCH_SUCCESS) refuse_allocation(stride, dtype, like.device(), op);
-  return Tensor(handle);
+  return NewTensor(handle);
+}
+
+Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op) {
+  return Tensor(new_tensor(sizes, dtype, like, op).release());
 }
 
 void copy(Tensor to, Tensor from) {

@@ -4,6 +4,7 @@
 #include <torch/csrc/stable/tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ using Sizes = torch::headeronly::IntHeaderOnlyArrayRef;
 
 std::optional<DType> dtype_of(ScalarType type);
 
+// Tensor::scalar_type without its calls into torch, and Undefined for what no dtype of ours or of complex
+// numbers is.
+ScalarType scalar_type_of(const Tensor& tensor);
+
 // "float32"; of a dtype that is none of ours torch's own name, "ComplexFloat".
 std::string dtype_text(ScalarType type);
 
@@ -26,6 +31,9 @@ std::string device_name(const torch::stable::Device& device);
 
 std::vector<int64_t> to_vector(Sizes array);
 
+// "[3, 2]".
+std::string sizes_text(const std::vector<int64_t>& sizes);
+
 // A forked child has none of the threads of its parent's pool, though the pool believes so, and would wait
 // for them for ever. So it has one thread for good: whether the parent ever started the pool is not known.
 bool in_forked_child();
@@ -33,7 +41,15 @@ bool in_forked_child();
 // torch's words for what failed last in a shim; empty where it is too old to say.
 std::string last_words();
 
+// A tensor that this call has made and will hand to its caller. A Tensor shares its handle, with a count of
+// its own on the heap, and so could only hand over another.
+struct DeleteHandle {
+  void operator()(AtenTensorHandle handle) const { aoti_torch_delete_tensor_object(handle); }
+};
+using NewTensor = std::unique_ptr<AtenTensorOpaque, DeleteHandle>;
+
 // Dense. `op` opens the error where memory runs out.
+NewTensor new_tensor(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op);
 Tensor new_empty(const std::vector<int64_t>& sizes, ScalarType dtype, const Tensor& like, const char* op);
 
 // torch::stable::copy_, but in a forked child in parts that do not ask for its threads.

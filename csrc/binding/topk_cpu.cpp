@@ -4,9 +4,14 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include "binding/behind_aten.h"
 #include "binding/check.h"
 #include "binding/cpu_call.h"
 #include "binding/topk_op.h"
+
+namespace at::cpu {
+__attribute__((weak)) gputopk::binding::TorchTopkOut topk_outf;
+}
 
 namespace gputopk::binding {
 namespace {
@@ -36,14 +41,23 @@ std::string describe(const Request& request) {
 }
 
 constexpr Backend kCpu{check_algorithm, run, describe, true};
+constexpr Backend kAtenCpu{check_torchs_dtype, run, nullptr, true, at::cpu::topk_outf};
+
+bool install_cpu(bool on) { return install<kAtenCpu>(on, "CPU"); }
 
 }  // namespace
 }  // namespace gputopk::binding
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
   using namespace gputopk::binding;
-  m.impl("topk", TORCH_BOX(&boxed_topk<kCpu>));
+  m.impl("topk", boxed_topk<kCpu>);
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCpu>));
-  m.impl("differentiable_topk", TORCH_BOX(&boxed_topk<kCpu>));
+  m.impl("differentiable_topk", boxed_topk<kCpu>);
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCpu>));
+}
+
+STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) { m.def("_install_cpu(bool on) -> bool"); }
+STABLE_TORCH_LIBRARY_IMPL(gputopk, CompositeExplicitAutograd, m) {
+  using namespace gputopk::binding;
+  m.impl("_install_cpu", TORCH_BOX(&install_cpu));
 }

@@ -2,12 +2,17 @@
 
 #include <torch/csrc/stable/library.h>
 
+#include "binding/behind_aten.h"
 #include "binding/cuda_algorithm.h"
 #include "binding/cuda_device.h"
 #include "binding/plan_cache.h"
 #include "binding/run_plan.h"
 #include "binding/topk_op.h"
 #include "cuda/topk.h"
+
+namespace at::cuda {
+__attribute__((weak)) gputopk::binding::TorchTopkOut topk_outf;
+}
 
 namespace gputopk::binding {
 namespace {
@@ -33,16 +38,25 @@ std::string list_forms(const Request& request) {
 }
 
 constexpr Backend kCuda{check_cuda_algorithm, run, describe_plan};
+constexpr Backend kAtenCuda{check_torchs_dtype, run, nullptr, false, at::cuda::topk_outf};
 constexpr Backend kCudaForms{check_cuda_algorithm, nullptr, list_forms};
+
+bool install_cuda(bool on) { return install<kAtenCuda>(on, "CUDA"); }
 
 }  // namespace
 }  // namespace gputopk::binding
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   using namespace gputopk::binding;
-  m.impl("topk", TORCH_BOX(&boxed_topk<kCuda>));
+  m.impl("topk", boxed_topk<kCuda>);
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCuda>));
-  m.impl("differentiable_topk", TORCH_BOX(&boxed_topk<kCuda>));
+  m.impl("differentiable_topk", boxed_topk<kCuda>);
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_forms", TORCH_BOX(&boxed_plan<kCudaForms>));
+}
+
+STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) { m.def("_install_cuda(bool on) -> bool"); }
+STABLE_TORCH_LIBRARY_IMPL(gputopk, CompositeExplicitAutograd, m) {
+  using namespace gputopk::binding;
+  m.impl("_install_cuda", TORCH_BOX(&install_cuda));
 }

@@ -163,7 +163,8 @@ Key cut_by_bisection(const Item* items, int64_t count, int64_t k, int64_t slack,
   return low;
 }
 
-// Narrows the range digit by digit. At least k items reach `low`, and fewer than k exceed `high`.
+// Narrows the range digit by digit: low <= high. At least k items reach `low`, and fewer than k exceed
+// `high`.
 template <class Item, class Key = RankKey<Item>>
 Key cut_by_digits(const Item* items, int64_t count, int64_t k, int64_t slack, Key low, Key high) {
   constexpr int kDigitBits = 11;
@@ -180,7 +181,9 @@ Key cut_by_digits(const Item* items, int64_t count, int64_t k, int64_t slack, Ke
     int digit = static_cast<int>(range >> shift);
     while (above + counters[digit] < k) above += counters[digit--];
     low = static_cast<Key>(low + static_cast<Key>(static_cast<Key>(digit) << shift));
-    high = smaller(high, static_cast<Key>(low + static_cast<Key>((Key{1} << shift) - 1)));
+    // By distance: low + digit_end may lie beyond the greatest key.
+    const Key digit_end = static_cast<Key>((Key{1} << shift) - 1);
+    high = static_cast<Key>(low + smaller(static_cast<Key>(high - low), digit_end));
     if (above + counters[digit] <= k + slack) break;
     // Where most are equal, that may end it.
     if (shift > 0 && counters[digit] > count / 8) close_in(items, count, low, high);

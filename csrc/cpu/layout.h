@@ -26,16 +26,15 @@ struct Layout {
   }
 };
 
-// Of a tensor given with its selected dimension last, which belongs at `dim`, and the one there in its place.
+// Of a tensor whose dimension `dim` is selected along.
 inline Layout layout_of(const int64_t* sizes, const int64_t* strides, int64_t dims, int64_t dim) {
   Layout layout;
   for (int64_t i = 0; i < dims; ++i) {
     if (i == dim) continue;
-    const int64_t place = i == dims - 1 ? dim : i;
-    layout.add_dim(sizes[place], strides[place]);
-    if (i > dim) layout.inner *= sizes[place];
+    layout.add_dim(sizes[i], strides[i]);
+    if (i > dim) layout.inner *= sizes[i];
   }
-  if (dims > 0 && sizes[dims - 1] > 1) layout.col_stride = strides[dims - 1];
+  if (dims > 0 && sizes[dim] > 1) layout.col_stride = strides[dim];
   return layout;
 }
 

@@ -20,6 +20,10 @@ size_t workspace_bytes(const RerankPlan& plan);
 
 ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream stream);
 
+size_t workspace_bytes(const SparsifyPlan& plan);
+
+ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream stream);
+
 size_t workspace_bytes(const VarlenPlan& plan);
 
 ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream stream);

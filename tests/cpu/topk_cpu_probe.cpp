@@ -31,8 +31,8 @@ gputopk::cpu::Layout make_layout(const int64_t* numbers) {
 
 }  // namespace
 
-// `numbers`: dtype, rows, cols, k, largest, sorted, magnitude, wide indices; where the selected dimension
-// belongs, how many there are, and sizes and strides while it is last.
+// `numbers`: dtype, rows, cols, k, largest, sorted, magnitude, wide indices; the selected
+// dimension, how many there are, sizes and strides.
 extern "C" int64_t probe_workspace_bytes(const int64_t* numbers, int threads) {
   return static_cast<int64_t>(
       gputopk::cpu::workspace_bytes(make_problem(numbers), make_layout(numbers), threads));

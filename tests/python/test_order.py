@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import torch_topk
 from tests import inputs, oracle
-from torch_topk import ops
+from torch_topk import _elsewhere
 
 
 def expected(tensor, k, dim, largest):
@@ -53,24 +54,35 @@ def test_order_decides_over_sorted():
         assert torch.equal(indices, indices.sort(1).values)
 
 
-def test_any_order_is_by_index_where_all_is_to_be_deterministic(monkeypatch):
-    asked = []
-    monkeypatch.setattr(
-        ops,
-        "_topk",
-        lambda input, k, dim, largest, order, options: (
-            asked.append(order) or torch.ops.gputopk.topk(input, k)
-        ),
-    )
-    tensor = torch.zeros(2, 3)
-    for deterministic in (False, True):
-        torch.use_deterministic_algorithms(deterministic)
-        try:
-            for arguments in ({"sorted": False}, {"order": "any"}, {"order": "value", "dim": 0}, {"dim": 0}):
-                torch_topk.topk(tensor, 1, **arguments)
-        finally:
-            torch.use_deterministic_algorithms(False)
-    assert asked == ["any", "any", "value", "value", "index", "index", "value", "value"]
+class Sorts(TorchDispatchMode):
+    """Whether indices were put in order."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.seen |= function.overloadpacket is torch.ops.aten.sort
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(("device", "requires_grad"), [("cpu", False), ("cpu", True), ("cuda", False)])
+def test_any_order_is_by_index_where_all_is_to_be_deterministic(monkeypatch, device, requires_grad):
+    """Of tensors without data, so that the road of CUDA's is seen too: the CPU's "any" is by index anyway."""
+    monkeypatch.setattr(_elsewhere, "has_cuda", True)
+    unsorted = [{"sorted": False}, {"order": "any"}, {"sorted": False, "dim": 0}]
+    by_value = [{}, {"dim": 0}, {"order": "value", "sorted": False}]
+    with FakeTensorMode():
+        tensor = torch.zeros(2, 3, device=device, requires_grad=requires_grad)
+        for deterministic in (False, True):
+            torch.use_deterministic_algorithms(deterministic)
+            try:
+                for arguments in unsorted + by_value:
+                    with Sorts() as sorts:
+                        torch_topk.topk(tensor, 1, **arguments)
+                    assert sorts.seen == (deterministic and arguments in unsorted), arguments
+            finally:
+                torch.use_deterministic_algorithms(False)
 
 
 @pytest.mark.parametrize(

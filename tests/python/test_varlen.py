@@ -346,7 +346,7 @@ class Module(torch.nn.Module):
 
 
 def test_it_is_exported_with_dynamic_shapes():
-    rows, cols = torch.export.Dim("rows"), torch.export.Dim("cols", min=6)
+    rows, cols = torch.export.Dim("rows"), torch.export.Dim("cols", min=6, max=2**31 - 1)  # int32 indices
     shapes = ({0: rows, 1: cols}, {0: rows})
     program = torch.export.export(Module(), (make(), LENGTHS), dynamic_shapes=shapes)
     tensor, lengths = make(5, 99), torch.tensor([1, 50, 99, 0, 7])

@@ -1,14 +1,17 @@
 """Which lines of csrc/cuda have run on the emulated GPU, by gcov.
 
 python -m tests.simt.coverage      of all runs since the counts were last cleared
+    --least 95                     fails where fewer in a hundred have run, and names those that have not
 """
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import json
 import os
 import subprocess
+import sys
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,5 +99,17 @@ def report(found: dict[str, Lines]) -> tuple[float, str]:
     )
 
 
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--least", type=float, default=0.0, metavar="PERCENT")
+    least = parser.parse_args(arguments).least
+    share, table = report(collect())
+    enough = 100 * share >= least
+    print(table.splitlines()[-1] if least and enough else table)
+    return 0 if enough else 1
+
+
 if __name__ == "__main__":
-    print(report(collect())[1])
+    sys.exit(main(sys.argv[1:]))

@@ -166,21 +166,38 @@ def _numbers(table: torch.Tensor | None) -> _Numbers:
 
 class _Rerank(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "metric", "wide_ids")),
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                "dtype", "query_dtype", "metric", "wide_ids", "wide_ranges", "allow_shift", "positions",
+            )
+        ),
         *(
             (name, ctypes.c_int64)
             for name in (
-                "queries",
-                "vectors",
-                "candidates",
-                "dims",
-                "k",
-                "query_stride",
-                "vector_stride",
-                "id_stride",
+                "queries", "vectors", "candidates", "listed", "dims", "k", "query_stride", "vector_stride",
+                "id_stride", "allow_bytes", "most_stored_bytes",
             )
         ),
-        *((name, ctypes.c_void_p) for name in ("query_rows", "vector_rows", "ids", "distances", "ids_out")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "query_rows", "vector_rows", "scales", "ids", "lengths", "row_offsets", "allow", "distances",
+                "ids_out",
+            )
+        ),
+    ]  # fmt: skip
+
+
+class _Sparsify(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("dtype", "add_dtype", "update", "wide_indices")),
+        *((name, ctypes.c_double) for name in ("alpha", "mu")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("rows", "cols", "self_stride", "add_stride", "momentum_stride", "k")
+        ),
+        *((name, ctypes.c_void_p) for name in ("self", "add", "momentum", "values", "indices")),
     ]
 
 
@@ -277,29 +294,90 @@ class Library:
         plan = self._call(self.lib.simt_topk, tensor, k, values, indices, device, seed, dict(options))
         return values, indices, plan
 
-    def rerank(self, queries, vectors, ids, k: int, metric: int, device: Device = Device(), seed: int = 1):
-        """(distances, ids, plan), as of torch_topk.rerank."""
+    def rerank(
+        self,
+        queries,
+        vectors,
+        ids,
+        k: int,
+        metric: int,
+        device: Device = Device(),
+        seed: int = 1,
+        *,
+        lengths=None,
+        row_offsets=None,
+        allow=None,
+        scales=None,
+        positions: bool = False,
+        most_stored_bytes: int = 2**28,
+    ):
+        """(distances, ids, plan), as of torch.ops.gputopk.rerank."""
         distances = torch.empty((queries.shape[0], k), dtype=torch.float32)
         ids_out = torch.empty((queries.shape[0], k), dtype=ids.dtype)
+        ranges = lengths if row_offsets is None else row_offsets
+
+        def address(tensor):
+            return None if tensor is None else tensor.data_ptr()
+
         call = _Rerank(
-            dtype=_DTYPES[queries.dtype],
+            dtype=_DTYPES[vectors.dtype],
+            query_dtype=_DTYPES[queries.dtype],
             metric=metric,
             wide_ids=ids.dtype == torch.int64,
+            wide_ranges=ranges is not None and ranges.dtype == torch.int64,
+            allow_shift=0 if allow is None or allow.dtype == torch.bool else 3,
+            positions=positions,
             queries=queries.shape[0],
             vectors=vectors.shape[0],
-            candidates=ids.shape[1],
+            candidates=max(ids.shape[-1], k),
+            listed=0 if row_offsets is None else ids.shape[0],
             dims=queries.shape[1],
             k=k,
             query_stride=queries.stride(0),
             vector_stride=vectors.stride(0),
-            id_stride=ids.stride(0),
+            id_stride=ids.stride(0) if ids.dim() == 2 else 0,
+            allow_bytes=0 if allow is None else allow.nbytes,
+            most_stored_bytes=most_stored_bytes,
             query_rows=queries.data_ptr(),
             vector_rows=vectors.data_ptr(),
+            scales=address(scales),
             ids=ids.data_ptr(),
+            lengths=address(lengths),
+            row_offsets=address(row_offsets),
+            allow=address(allow),
             distances=distances.data_ptr(),
             ids_out=ids_out.data_ptr(),
         )
         return distances, ids_out, self._run(self.lib.simt_rerank, call, device, seed)
+
+    def sparsify(
+        self, tensor, k: int, add=None, alpha=1.0, momentum=None, mu=0.0, index_dtype=torch.int32,
+        device: Device = Device(), seed: int = 1,
+    ):  # fmt: skip
+        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed."""
+        rows, cols = tensor.shape
+        values = torch.empty((rows, k), dtype=tensor.dtype)
+        indices = torch.empty((rows, k), dtype=index_dtype)
+        call = _Sparsify(
+            dtype=_DTYPES[tensor.dtype],
+            add_dtype=_DTYPES[tensor.dtype if add is None else add.dtype],
+            update=0 if add is None else 3 if momentum is not None else 1 if alpha == 1 else 2,
+            wide_indices=index_dtype == torch.int64,
+            alpha=alpha,
+            mu=mu,
+            rows=rows,
+            cols=cols,
+            self_stride=tensor.stride(0),
+            add_stride=0 if add is None else add.stride(0),
+            momentum_stride=0 if momentum is None else momentum.stride(0),
+            k=k,
+            self=tensor.data_ptr(),
+            add=0 if add is None else add.data_ptr(),
+            momentum=0 if momentum is None else momentum.data_ptr(),
+            values=values.data_ptr(),
+            indices=indices.data_ptr(),
+        )
+        return values, indices, self._run(self.lib.simt_sparsify, call, device, seed)
 
     def varlen(self, tensor, k: int, device: Device = Device(), seed: int = 1, gap: int = 0, **options):
         """((values, indices, counts), plan), as of torch_topk.topk_varlen. Numbers, masks and ids are dense;

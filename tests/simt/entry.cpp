@@ -108,10 +108,7 @@ template <>
 cuda::grid_select::Registers config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   using cuda::grid_select::Registers;
   require(problem.k <= cuda::grid_select::kRegistersMaxK, "so large a k for lists in registers");
-  auto config = Registers::plan(problem, device, grid_select_study(problem, take));
-  // Rows with indices of 64 bits are none for a warp.
-  if (config.blocks_per_row == 0 && problem.cols > simt::most_cols_of_32_bits) config.blocks_per_row = 1;
-  return config;
+  return Registers::plan(problem, device, grid_select_study(problem, take));
 }
 template <>
 cuda::grid_select::SharedList config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
@@ -154,16 +151,6 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
 }
 
 template <>
-cuda::delegate::OnChip config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
-  require(cuda::delegate::OnChip::serves(problem, device), "the form does not serve this");
-  cuda::delegate::OnChip::Study study;
-  study.threads = static_cast<int>(take("threads", 0));
-  study.blocks_per_sm = static_cast<int>(take("blocks_per_sm", 0));
-  study.chunk_bytes = static_cast<int>(take("chunk_bytes", 0));
-  return cuda::delegate::OnChip::plan(problem, device, study);
-}
-
-template <>
 cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::sort::WholeRows::plan(problem, device);
   cuda::sort::Shape& shape = config.shape;
@@ -173,6 +160,9 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   shape.capacity = static_cast<int>(take("capacity", shape.capacity));
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
   shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
+  require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
+  require(problem.cols >= shape.sample, "so short a row for its sample");
+  require(shape.capacity <= 8 * shape.threads, "so large a capacity for its threads");
   return config;
 }
 
@@ -226,13 +216,29 @@ struct SimtVarlen {
 };
 
 struct SimtRerank {
-  int32_t dtype, metric, wide_ids;
-  int64_t queries, vectors, candidates, dims, k, query_stride, vector_stride, id_stride;
+  int32_t dtype, query_dtype, metric, wide_ids, wide_ranges, allow_shift, positions;
+  int64_t queries, vectors, candidates, listed, dims, k, query_stride, vector_stride, id_stride, allow_bytes,
+      most_stored_bytes;
   const void* query_rows;
   const void* vector_rows;
+  const float* scales;
   const void* ids;
+  const void* lengths;
+  const void* row_offsets;
+  const uint8_t* allow;
   float* distances;
   void* ids_out;
+};
+
+struct SimtSparsify {
+  int32_t dtype, add_dtype, update, wide_indices;
+  double alpha, mu;
+  int64_t rows, cols, self_stride, add_stride, momentum_stride, k;
+  void* self;
+  const void* add;
+  void* momentum;
+  void* values;
+  void* indices;
 };
 
 }  // extern "C"
@@ -495,32 +501,50 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     const cuda::Device gpu = use(*device);
     gputopk::RerankProblem problem;
     problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.query_dtype = static_cast<gputopk::DType>(call->query_dtype);
     problem.metric = static_cast<gputopk::Metric>(call->metric);
     problem.queries = call->queries;
     problem.vectors = call->vectors;
     problem.candidates = call->candidates;
+    problem.listed = call->listed;
     problem.dims = call->dims;
     problem.k = call->k;
     problem.query_stride = call->query_stride;
     problem.vector_stride = call->vector_stride;
     problem.id_stride = call->id_stride;
     problem.wide_ids = call->wide_ids != 0;
-    const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu);
+    problem.wide_ranges = call->wide_ranges != 0;
+    problem.allow_shift = call->allow_shift;
+    problem.positions = call->positions != 0;
+    const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu, call->most_stored_bytes);
     char line[1024];
     cuda::describe(plan, line, sizeof(line));
     copy_text(line, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), id = problem.wide_ids ? 8 : 4;
-    const size_t row = problem.dims * element, winners = static_cast<size_t>(problem.queries * problem.k);
+    const size_t query_element = gputopk::dtype_bytes(problem.query_dtype),
+                 range = problem.wide_ranges ? 8 : 4;
+    const size_t winners = static_cast<size_t>(problem.queries * problem.k);
     const auto add_rows = [](const char* name, const void* first, int64_t rows, size_t stride,
                              size_t row_bytes) {
       if (rows == 0) return;
       simt::add_region(name, const_cast<void*>(first), (rows - 1) * stride + row_bytes, simt::Region::kInput,
                        stride > row_bytes ? row_bytes : 0, stride);
     };
-    add_rows("queries", call->query_rows, problem.queries, problem.query_stride * element, row);
-    add_rows("vectors", call->vector_rows, problem.vectors, problem.vector_stride * element, row);
-    add_rows("candidate ids", call->ids, problem.queries, problem.id_stride * id, problem.candidates * id);
+    add_rows("queries", call->query_rows, problem.queries, problem.query_stride * query_element,
+             problem.dims * query_element);
+    add_rows("vectors", call->vector_rows, problem.vectors, problem.vector_stride * element,
+             problem.dims * element);
+    if (call->row_offsets != nullptr) {
+      add_rows("candidate ids", call->ids, 1, 0, problem.listed * id);
+      add_rows("row offsets", call->row_offsets, 1, 0, (problem.queries + 1) * range);
+    } else {
+      const int64_t lists = problem.id_stride == 0 ? 1 : problem.queries;
+      add_rows("candidate ids", call->ids, lists, problem.id_stride * id, problem.candidates * id);
+    }
+    if (call->lengths != nullptr) add_rows("lengths", call->lengths, 1, 0, problem.queries * range);
+    if (call->scales != nullptr) add_rows("scales", call->scales, 1, 0, problem.vectors * sizeof(float));
+    if (call->allow != nullptr) add_rows("allow", call->allow, 1, 0, call->allow_bytes);
     simt::add_region("distances", call->distances, winners * sizeof(float), simt::Region::kOutput);
     simt::add_region("ids", call->ids_out, winners * id, simt::Region::kOutput);
     const Memory workspace(cuda::workspace_bytes(plan));
@@ -528,7 +552,11 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     gputopk::RerankBuffers buffers;
     buffers.queries = call->query_rows;
     buffers.vectors = call->vector_rows;
+    buffers.scales = call->scales;
     buffers.candidate_ids = call->ids;
+    buffers.lengths = call->lengths;
+    buffers.row_offsets = call->row_offsets;
+    buffers.allow = call->allow;
     buffers.distances = call->distances;
     buffers.ids = call->ids_out;
     buffers.workspace = workspace.get();
@@ -537,6 +565,60 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     if (error != 0) return error;
     check_written("distance", call->distances, winners * sizeof(float), sizeof(float));
     check_written("id", call->ids_out, winners * id, id);
+    return kOk;
+  });
+}
+
+// The same of a sparsification.
+int simt_sparsify(const SimtSparsify* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    gputopk::SparsifyProblem problem;
+    problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.add_dtype = static_cast<gputopk::DType>(call->add_dtype);
+    problem.update = static_cast<gputopk::Update>(call->update);
+    problem.alpha = call->alpha;
+    problem.mu = call->mu;
+    problem.rows = call->rows;
+    problem.cols = call->cols;
+    problem.self_stride = call->self_stride;
+    problem.add_stride = call->add_stride;
+    problem.momentum_stride = call->momentum_stride;
+    problem.k = call->k;
+    problem.wide_indices = call->wide_indices != 0;
+    gputopk::SparsifyBuffers buffers;
+    buffers.self = call->self;
+    buffers.add = call->add;
+    buffers.momentum = call->momentum;
+    buffers.values = call->values;
+    buffers.indices = call->indices;
+    const auto plan = cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers));
+    char line[1024];
+    cuda::describe(plan, line, sizeof(line));
+    copy_text(line, text, bytes);
+
+    const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
+    const size_t winners = static_cast<size_t>(problem.rows * problem.k);
+    const auto add_rows = [&](const char* name, const void* first, int64_t row_stride, size_t element_bytes,
+                              simt::Region kind) {
+      if (first == nullptr) return;
+      const size_t row = problem.cols * element_bytes, stride = row_stride * element_bytes;
+      simt::add_region(name, const_cast<void*>(first), (problem.rows - 1) * stride + row, kind,
+                       problem.rows > 1 && stride > row ? row : 0, stride);
+    };
+    add_rows("self", call->self, call->self_stride, element, simt::Region::kInOut);
+    add_rows("add", call->add, call->add_stride, gputopk::dtype_bytes(problem.add_dtype),
+             simt::Region::kInput);
+    add_rows("momentum", call->momentum, call->momentum_stride, element, simt::Region::kInOut);
+    simt::add_region("values", call->values, winners * element, simt::Region::kOutput);
+    simt::add_region("indices", call->indices, winners * index, simt::Region::kOutput);
+    const Memory workspace(cuda::workspace_bytes(plan));
+    buffers.workspace = workspace.get();
+    const int error = cuda::run(plan, buffers, nullptr);
+    if (!simt::synchronize()) return kFailed;
+    if (error != 0) return error;
+    check_written("value", call->values, winners * element, element);
+    check_written("index", call->indices, winners * index, index);
     return kOk;
   });
 }

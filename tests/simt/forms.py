@@ -63,12 +63,10 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
     }
 
 
-def _on_chip(rng: random.Random) -> dict[str, int]:
-    return {
-        "threads": rng.choice((0, 128, 256, 512)),
-        "blocks_per_sm": rng.choice((0, 1, 2)),
-        "chunk_bytes": rng.choice((0, 1024, 2048, 8192)),
-    }
+def _whole_rows(rng: random.Random) -> dict[str, int]:
+    capacity = rng.choice((1024, 2048))
+    parts = rng.choice((1, 2, 4, 16))
+    return {"parts": parts, "capacity": capacity, "threads": capacity // 8, "blocks": rng.randint(1, 3)}
 
 
 _DRAW = {
@@ -80,7 +78,7 @@ _DRAW = {
     "grid_select.shared_list": _shared_list,
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
-    "delegate.on_chip": _on_chip,
+    "sort.whole_rows": _whole_rows,
 }
 
 

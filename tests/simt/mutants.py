@@ -60,10 +60,6 @@ SAMPLE = (
     "float64 normal 1x40000 k=100 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
     "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
 )
-ON_CHIP = (
-    "float32 normal 7x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
-    "float32 increasing 7x9000 k=60 form=delegate.on_chip sm_count=1 chunk_bytes=2048 threads=128 forced=1",
-)
 RESIDENT = (
     "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
     "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
@@ -140,8 +136,6 @@ MUTANTS = (
     Mutant("device/stored_candidates.cuh", "if (threadIdx.x == 0) written = 0;", ";", MAXIMA),
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
     Mutant("delegate/from_sample.cu", "wait_for_kernel_before();", ";", SAMPLE),
-    Mutant("device/candidate_list.cuh", "__syncthreads();  // the places are known", ";", ON_CHIP),
-    Mutant("device/row_ring.cuh", "if (threadIdx.x == blockDim.x - 32) fill();", ";", ON_CHIP),
     # Rows in registers, and rows in order.
     Mutant("air/resident_row.cu", "__syncthreads();  // the list is filled up", ";", RESIDENT),
     Mutant("air/resident_row.cu", "if (threadIdx.x == 0) shared.range.reset();", ";", RESIDENT),

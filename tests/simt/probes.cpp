@@ -119,20 +119,8 @@ void reads_other_blocks_of_its_cluster(const uint32_t*, uint32_t* output, uint32
   Cluster::wait();
 }
 
-template <bool kWaits>
-void copies_in_bulk(const uint32_t* input, uint32_t* output, uint32_t*) {
-  __shared__ uint64_t barrier;
-  uint32_t* const words = shared_words();
-  if (threadIdx.x == 0) {
-    gputopk::cuda::init_copy_barrier(&barrier);
-    gputopk::cuda::fence_copy_barriers();
-    gputopk::cuda::announce_copy(&barrier, 4 * blockDim.x);
-    gputopk::cuda::copy_bulk(words, input, 4 * blockDim.x, &barrier);
-  }
-  __syncthreads();
-  if (kWaits) gputopk::cuda::wait_for_copy(&barrier, 0);
-  output[threadIdx.x] = words[threadIdx.x];
-  if (!kWaits) gputopk::cuda::wait_for_copy(&barrier, 0);
+void never_ends(const uint32_t* input, uint32_t* output, uint32_t*) {
+  while (input[threadIdx.x] != 0) output[threadIdx.x] = 1;
 }
 
 struct Probe {
@@ -156,13 +144,12 @@ const Probe kProbes[] = {
     {"ends_before_a_barrier", ends_before_a_barrier, 1, 1},
     {"spins", spins, 1, 1},
     {"traps", traps, 1, 1},
+    {"never_ends", never_ends, 1, 1},
     {"halves_of_warps", halves_of_warps, 1, 1},
     {"adds_up_in_the_last_block", adds_up_in_the_last_block<true>, 5, 1},
     {"adds_up_without_a_fence", adds_up_in_the_last_block<false>, 5, 1},
     {"reads_other_blocks_of_its_cluster", reads_other_blocks_of_its_cluster<true>, 4, 4},
     {"reads_other_blocks_too_early", reads_other_blocks_of_its_cluster<false>, 4, 4},
-    {"copies_in_bulk", copies_in_bulk<true>, 1, 1},
-    {"reads_a_copy_too_early", copies_in_bulk<false>, 1, 1},
 };
 
 }  // namespace

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <numeric>
 
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
@@ -100,6 +99,12 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   int group = 1;
   while (threads / group > tuning::kSampleMostDelegates) group *= 2;
   config.delegates = threads / group;
+  // The best delegates of an equal or a sorted row are those of one line. If what they stand for is less than
+  // k, one of another line is asked for, which lies far apart: reaching >= k.
+  const int of_line = std::min(group, tuning::kSampleLineVectors);
+  const int delegates_per_line = tuning::kSampleLineVectors / of_line;
+  const double reaching = (std::floor(rank) - 1) * of_line * (16.0 / element_bytes) + 1;
+  if (reaching < k) rank = std::max(rank, delegates_per_line + 1.0);
   config.rank = static_cast<int>(std::min(rank, static_cast<double>(config.delegates)));
 
   config.blocks_per_row = blocks_of_passes(problem, device);
@@ -107,7 +112,7 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   config.likely_passes = likely_delegate_passes(problem, candidates);
   // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
   // all that lie between a line, or its part of it, and the next one.
-  const double parts = double{tuning::kSampleLines} * threads / std::min(group, tuning::kSampleLineVectors);
+  const double parts = double{tuning::kSampleLines} * threads / of_line;
   const double of_neighbours = config.rank * cols / parts;
   const double room = std::min(
       std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
@@ -123,98 +128,6 @@ bool FromSample::serves(const Problem& problem, const Device& device) {
   // A bound near the least delegate would say little.
   const FromSample config = plan(problem, device);
   return config.rank <= config.delegates * tuning::kSampleMostRank;
-}
-
-bool OnChip::serves(const Problem& problem, const Device& device) {
-  // Bulk copies come with clusters.
-  if (device.compute_capability < 90 || device.cluster_blocks == 1) return false;
-  const bool wide = dtype_bytes(problem.dtype) == 8;
-  return problem.k > 0 && problem.rows >= tuning::kOnChipMinRows && problem.cols >= tuning::kOnChipMinCols &&
-         problem.cols <= tuning::kOnChipMaxRowBytes / dtype_bytes(problem.dtype) &&
-         problem.k <= (wide ? tuning::kOnChipMostKWide : tuning::kOnChipMostK) &&
-         problem.k <= problem.cols / tuning::kOnChipMinColsPerK;
-}
-
-OnChip OnChip::plan(const Problem& problem, const Device& device, const Study& study) {
-  const int bytes = dtype_bytes(problem.dtype), k = static_cast<int>(problem.k);
-  const int key_bytes = std::max(bytes, 4);
-  const int most_groups = bytes == 8 ? 4 : 8;
-  const int64_t vectors = problem.cols / (16 / bytes);
-  OnChip config{};
-  config.digit_bits = tuning::kOnChipDigitBits;
-  config.slack = k / tuning::kOnChipSlackShare;
-
-  // All but the ring: the same for any number of chunks but for the room of the list.
-  const auto fill_in = [&](int threads, bool streamed) {
-    config.threads = threads;
-    config.groups = 1;
-    while (config.groups < most_groups && config.groups * threads < tuning::kOnChipDelegatesPerK * k) {
-      config.groups *= 2;
-    }
-    config.delegate_digit_bits = std::clamp(bit_width(static_cast<uint64_t>(config.groups * threads)) - 1, 8,
-                                            tuning::kOnChipDigitBits);
-    const bool much = streamed && k <= tuning::kOnChipMuchRoomMostK;
-    const double times = much ? tuning::kOnChipRoomStreamed : tuning::kOnChipRoomResident;
-    config.capacity =
-        static_cast<int>(divide_up(static_cast<int64_t>(times * k) + tuning::kOnChipMoreRoom, 16)) * 16;
-    int power = 1;
-    while (power < k) power *= 2;
-    config.places = std::max(config.capacity, power);
-    config.spare_bytes = std::max(config.groups * threads * key_bytes, 2 * 2 * config.places);
-    return (4 << config.digit_bits) + config.capacity * (key_bytes + 4 + bytes) + config.spare_bytes +
-           tuning::kOnChipStaticBytes;
-  };
-  const auto ring_bytes = [&](int blocks_per_sm, int threads, bool streamed) {
-    return (device.shared_bytes_per_block + 1024) / blocks_per_sm - 1024 - fill_in(threads, streamed);
-  };
-
-  const int64_t row_bytes = vectors * 16;
-  const bool few_rows = problem.rows <= device.sm_count;
-  int blocks_per_sm = study.blocks_per_sm > 0 ? study.blocks_per_sm : few_rows ? 1 : 2;
-  const auto threads_of_block = [&] {
-    int threads = blocks_per_sm == 1 ? tuning::kOnChipMostThreads : tuning::kOnChipThreads;
-    if (study.threads > 0) threads = study.threads;
-    while (threads * most_groups < tuning::kOnChipLeastDelegatesPerK * k) threads *= 2;
-    return threads;
-  };
-  if (ring_bytes(blocks_per_sm, threads_of_block(), /*streamed=*/true) < tuning::kOnChipLeastRingBytes) {
-    blocks_per_sm = 1;
-  }
-  const int threads = threads_of_block();
-
-  // Whole rows are chunks where two fit, or one if there is no other; else a row is cut.
-  const int tile = threads * 16 * tuning::kOnChipLaneVectors;  // bytes: one for each warp
-  int64_t ring = ring_bytes(blocks_per_sm, threads, /*streamed=*/false);
-  int64_t chunk = study.chunk_bytes > 0 ? study.chunk_bytes : row_bytes;
-  if (chunk >= row_bytes && (few_rows ? 1 : 2) * row_bytes > ring) chunk = tuning::kOnChipChunkBytes;
-  chunk = std::min(divide_up(chunk, tile) * tile, row_bytes);
-  config.chunks = static_cast<int>(divide_up(row_bytes, chunk));
-  if (config.chunks > ring / chunk) {  // the row passes through
-    ring = ring_bytes(blocks_per_sm, threads, /*streamed=*/true);
-    while (chunk > 1024 && ring / chunk < tuning::kOnChipLeastStages)
-      chunk = divide_up(chunk / 2, 1024) * 1024;
-    config.chunks = static_cast<int>(divide_up(row_bytes, chunk));
-  }
-  config.chunk_vectors = static_cast<int>(chunk / 16);
-  const int others = std::max(1, config.chunks - 1);
-  config.stride = static_cast<int>(0.618 * others);
-  while (std::gcd(config.stride, others) != 1) ++config.stride;
-  config.stages = static_cast<int>(std::min<int64_t>(ring / chunk, tuning::kOnChipMostStages));
-  const bool resident = config.chunks <= config.stages;
-  config.window = resident ? config.chunks : std::max(1, config.stages - 1);
-  config.prune_at = k + (config.capacity - k) / 2;
-  // The ends of a row have fewer elements than two vectors.
-  config.part_vectors = (config.capacity - k - 2 * 16) / (16 / bytes) / 64 * 64;
-  config.blocks = static_cast<int>(std::min<int64_t>(problem.rows, int64_t{device.sm_count} * blocks_per_sm));
-  return config;
-}
-
-void OnChip::describe(const Problem&, char* text, size_t text_bytes) const {
-  std::snprintf(
-      text, text_bytes,
-      "delegate: on chip, %d blocks of %d threads, rows in %d chunks of %d bytes, ring of %d, window of "
-      "%d, %d delegates, room for %d candidates",
-      blocks, threads, chunks, 16 * chunk_vectors, stages, window, groups * threads, capacity);
 }
 
 void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
@@ -241,11 +154,6 @@ Work FromSample::work(const Problem& problem, const Device& device) const {
   return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
                  tuning::kPassBlocksPerSm,
                  /*reads=*/1);
-}
-
-Work OnChip::work(const Problem& problem, const Device& device) const {
-  const int per_sm = static_cast<int>(divide_up(blocks, device.sm_count));
-  return work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::delegate

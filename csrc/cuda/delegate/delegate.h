@@ -77,45 +77,4 @@ struct FromSample {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
-// The bound from maxima while rows pass through a ring of shared memory, a block's one after the other: one
-// read, and winners in order, in one launch.
-struct OnChip {
-  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
-  static constexpr const char* kName = "delegate.on_chip";
-
-  // Overrides of the plan's numbers for studies; zero: the plan's choice.
-  struct Study {
-    int threads = 0;
-    int blocks_per_sm = 0;
-    int chunk_bytes = 0;
-  };
-
-  int blocks;               // of the grid
-  int threads;              // a power of two
-  int chunk_vectors;        // 16-byte vectors of a row that are copied at a time
-  int chunks;               // a row
-  int stride;               // from a chunk to the one that is visited next: ChunkedRows
-  int stages;               // chunks in the ring
-  int window;               // chunks that the first bound is from: stages at most
-  int groups;               // delegates a thread: a power of two
-  int delegate_digit_bits;  // of the selection from delegates
-  int digit_bits;           // of all others
-  int capacity;             // of the list of candidates: a multiple of 16
-  int slack;                // elements more than k that a bound may let in
-  int prune_at;             // candidates that are too many between chunks
-  int part_vectors;         // vectors that the list has room for beside k entries and a row's ends
-  int places;               // of winners: room for k rounded up to a power of two, or for all entries
-  int spare_bytes;          // for delegates, or twice the places
-
-  // Rows long enough to have so many delegates, and k that the list has room for.
-  static bool serves(const Problem& problem, const Device& device);
-  static OnChip plan(const Problem& problem, const Device& device) { return plan(problem, device, {}); }
-  static OnChip plan(const Problem& problem, const Device& device, const Study& study);
-  Work work(const Problem& problem, const Device& device) const;
-  bool in_order(const Problem&) const { return true; }
-  void describe(const Problem& problem, char* text, size_t text_bytes) const;
-  size_t workspace_bytes(const Problem&) const { return 0; }
-  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
-};
-
 }  // namespace gputopk::cuda::delegate

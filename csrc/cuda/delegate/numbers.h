@@ -60,46 +60,4 @@ inline constexpr double kSampleMostNeighbours = 32;
 // A sample is of use where the bound's rank is this share of its delegates at most.
 inline constexpr double kSampleMostRank = 0.8;
 
-// ---- On chip ----
-
-// By arithmetic; what was measured is said.
-
-inline constexpr int kOnChipMostThreads = 1024;
-inline constexpr int kOnChipMostStages = 16;
-// Vectors that a lane looks at in one step: with twice as many, long rows took a tenth longer, as fewer warps
-// share a chunk.
-inline constexpr int kOnChipLaneVectors = 2;
-// Digits of the candidates' own range; a crowd in one bin costs more than wider digits would.
-inline constexpr int kOnChipDigitBits = 11;
-// The k-th best of so many times k delegates is a bound that little more than k elements reach; of twice as
-// many at least.
-inline constexpr int kOnChipDelegatesPerK = 4;
-inline constexpr int kOnChipLeastDelegatesPerK = 2;
-// More of a selection's elements than k by this share of k may reach its bound: another digit costs more.
-inline constexpr int kOnChipSlackShare = 8;
-// Room for candidates: of a row that is whole in the ring, and of one that passes through it, of which each
-// chunk adds some before the bound rises.
-inline constexpr double kOnChipRoomResident = 1.5;
-inline constexpr double kOnChipRoomStreamed = 2.25;
-inline constexpr int kOnChipMuchRoomMostK = 2048;  // with more winners a ring needs the memory more
-inline constexpr int kOnChipMoreRoom = 1152;       // a tile of 1-byte elements, and a row's ends, at least
-// Two blocks an SM where their lists leave both a ring: one computes while the other waits at its barriers.
-// Rings of fewer bytes do not keep the memory at work.
-inline constexpr int kOnChipThreads = 512;
-inline constexpr int kOnChipLeastRingBytes = 48 * 1024;
-// A chunk has a tile for each warp at least, and a ring so many chunks at least where rows are longer.
-inline constexpr int kOnChipLeastStages = 3;
-inline constexpr int kOnChipChunkBytes = 32 * 1024;
-// What a block has beside its dynamic shared memory: static variables, and what the driver keeps.
-inline constexpr int kOnChipStaticBytes = 2 * 1024;
-// Rows of so many columns at least and so many bytes at most, and so many rows: elsewhere other forms were
-// ahead by far, as a block takes some 3000 cycles for a chunk, however small, and has one row at a time. And
-// so many columns for each of the k.
-inline constexpr int64_t kOnChipMinCols = 8192;
-inline constexpr int64_t kOnChipMaxRowBytes = 256 * 1024;
-inline constexpr int64_t kOnChipMinRows = 16;
-inline constexpr int64_t kOnChipMinColsPerK = 4;
-inline constexpr int64_t kOnChipMostK = 4096;
-inline constexpr int64_t kOnChipMostKWide = 2048;  // of 8-byte elements, whose lists take twice the room
-
 }  // namespace gputopk::cuda::tuning

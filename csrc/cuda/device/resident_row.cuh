@@ -16,7 +16,6 @@ namespace gputopk::cuda {
 template <class Bits>
 struct Resident {
   static constexpr bool kDistinct = sizeof(Bits) <= 2;
-  static constexpr uint32_t kMostIndex = 0xFFFE;
   using Held = typename KeyWord<Bits>::type;
   using Index = std::conditional_t<sizeof(Bits) == 8, uint64_t, uint32_t>;  // halves of a kind
   using Pack = EntryOf<Bits, Index>;

@@ -7,7 +7,7 @@
 
 namespace gputopk::cuda {
 
-inline constexpr FormCosts kCostsH200[] = {
+inline constexpr FormCosts kCosts[] = {
     // clang-format off
     // fixed, byte, element, depth, wave, block, winner, entry, bend
     {"air.many_blocks",

@@ -5,7 +5,11 @@
 #include <limits>
 
 #include "cuda/plan/costs.h"
+#ifdef GPUTOPK_COSTS
+#include GPUTOPK_COSTS
+#else
 #include "cuda/plan/costs_h200.h"
+#endif
 
 namespace gputopk::cuda {
 namespace {
@@ -16,14 +20,14 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 template <int kPlace>
 double microseconds_at(const Problem& problem, const Work& work) {
   if constexpr (kPlace >= 0) {
-    return microseconds(kCostsH200[kPlace], problem, work);
+    return microseconds(kCosts[kPlace], problem, work);
   } else {
     return kNever;
   }
 }
 
 double microseconds_of_order(const Problem& problem, const Device& device) {
-  return microseconds_at<place_of(kCostsH200, "order_rows")>(problem, work_of_order(problem, device));
+  return microseconds_at<place_of(kCosts, "order_rows")>(problem, work_of_order(problem, device));
 }
 
 // What the request would take with this config. On a GPU of other size the forms keep their order as long as
@@ -31,7 +35,7 @@ double microseconds_of_order(const Problem& problem, const Device& device) {
 template <class Form>
 double microseconds_of(const Form& form, const Problem& problem, const Device& device) {
   const double selection =
-      microseconds_at<place_of(kCostsH200, Form::kName)>(problem, form.work(problem, device));
+      microseconds_at<place_of(kCosts, Form::kName)>(problem, form.work(problem, device));
   const bool orders = problem.sorted && !form.in_order(problem);
   return selection + (orders ? microseconds_of_order(problem, device) : 0);
 }
@@ -89,12 +93,12 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
                 plan.device.sm_count, name);
 }
 
-RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) {
-  RerankPlan plan{problem, device, rerank::plan(problem, device), std::nullopt};
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes) {
+  RerankPlan plan{problem, device, rerank::plan(problem, device, most_stored_bytes), std::nullopt};
   if (plan.config.list_items > 0) return plan;
   Problem selection;
   selection.dtype = DType::kUInt32;
-  selection.rows = problem.queries;
+  selection.rows = plan.config.slice;
   selection.cols = problem.candidates;
   selection.row_stride = problem.candidates;
   selection.k = problem.k;
@@ -145,17 +149,52 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
   const rerank::Config& config = plan.config;
   char form[512];
   if (plan.selection) {
-    const int length = std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, then ",
-                                     static_cast<long long>(config.blocks_per_query));
+    const int length =
+        std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, %lld queries at a time, then ",
+                      static_cast<long long>(config.blocks_per_query), static_cast<long long>(config.slice));
     describe(*plan.selection, form + length, sizeof(form) - length);
   } else {
     std::snprintf(form, sizeof(form), "lists of %d, %d warps a query", 32 * config.list_items, config.warps);
   }
   std::snprintf(text, text_bytes,
-                "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s; %d SMs", form,
+                "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s in %s; %d SMs", form,
                 static_cast<long long>(problem.queries), static_cast<long long>(problem.candidates),
                 static_cast<long long>(problem.dims), static_cast<long long>(problem.k),
-                metric_name(problem.metric), dtype_name(problem.dtype), plan.device.sm_count);
+                metric_name(problem.metric), dtype_name(problem.query_dtype), dtype_name(problem.dtype),
+                plan.device.sm_count);
+}
+
+SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned) {
+  SparsifyPlan plan{problem, device, sparsify::plan(problem, device, aligned), std::nullopt, std::nullopt};
+  if (problem.k == 0) return plan;
+  Problem selection;
+  selection.dtype = problem.dtype;
+  selection.rows = problem.rows;
+  selection.cols = problem.cols;
+  selection.row_stride = problem.self_stride;
+  selection.k = problem.k;
+  selection.sorted = false;
+  selection.magnitude = true;
+  selection.wide_indices = problem.wide_indices;
+  plan.selection = make_plan(selection, device, Algorithm::kAuto);
+  Problem order;
+  order.dtype = problem.wide_indices ? DType::kInt64 : DType::kInt32;
+  order.rows = problem.rows;
+  order.cols = order.row_stride = order.k = problem.k;
+  order.largest = false;
+  order.wide_indices = problem.k > INT32_MAX;
+  plan.order = make_plan(order, device, Algorithm::kAuto);
+  return plan;
+}
+
+void describe(const SparsifyPlan& plan, char* text, size_t text_bytes) {
+  const SparsifyProblem& problem = plan.problem;
+  char selection[400] = "nothing is selected", order[400] = "";
+  if (plan.selection) describe(*plan.selection, selection, sizeof(selection));
+  if (plan.order) describe(*plan.order, order, sizeof(order));
+  std::snprintf(text, text_bytes, "sparsify: %s of %s, %d elements at a time in %d blocks; %s; %s",
+                update_name(problem.update), dtype_name(problem.add_dtype), plan.config.width,
+                plan.config.accumulate_blocks, selection, order);
 }
 
 }  // namespace gputopk::cuda

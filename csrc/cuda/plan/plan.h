@@ -18,15 +18,16 @@
 #include "cuda/grid_select/grid_select.h"
 #include "cuda/rerank/rerank.h"
 #include "cuda/sort/sort.h"
+#include "cuda/sparsify/sparsify.h"
 #include "cuda/varlen/varlen.h"
 
 namespace gputopk::cuda {
 
 // Every form there is.
-using Config = std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks,
-                            bitonic::OneThread, bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers,
-                            grid_select::SharedList, sort::Copy, sort::Partition, sort::WholeRows,
-                            delegate::OnChip, delegate::FromSample, delegate::FromMaxima>;
+using Config =
+    std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
+                 bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
+                 sort::Copy, sort::Partition, sort::WholeRows, delegate::FromSample, delegate::FromMaxima>;
 
 struct Plan {
   Problem problem;
@@ -65,10 +66,25 @@ struct RerankPlan {
   std::optional<Plan> selection;  // of stored keys
 };
 
-RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device);
+// `most_stored_bytes`: of keys, where those are stored; tests give less.
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device,
+                            int64_t most_stored_bytes = rerank::kMostStoredBytes);
 
 // "rerank: ..."
 void describe(const RerankPlan& plan, char* text, size_t text_bytes);
+
+struct SparsifyPlan {
+  SparsifyProblem problem;
+  Device device;
+  sparsify::Config config;
+  std::optional<Plan> selection;  // of the winners, in any order; k > 0
+  std::optional<Plan> order;      // of their indices: the least first, all of them
+};
+
+SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned);
+
+// "sparsify: ..."
+void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);
 
 // A block a row, whatever its window holds: so the plan is good for any starts, lengths and k on the device.
 struct VarlenPlan {

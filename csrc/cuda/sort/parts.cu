@@ -64,7 +64,9 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
 
 // ---- Dealing out ----
 
-// The splitters of a row in shared memory: part p ends with the entry before splitter p.
+// The splitters of a row in shared memory: part p ends with the entry before splitter p. They lie as the
+// nodes of a search tree, level by level from number 1 on, so that lanes that search side by side look at
+// neighbours: in order, they would meet in a few banks.
 template <class Order, class Index>
 struct Splitters {
   using Word = typename KeyWord<typename Order::Bits>::type;
@@ -80,21 +82,26 @@ struct Splitters {
 
   // By all threads of a block, a barrier before part_of.
   __device__ void load(const Entries& sample, int samples, const Order& order) {
-    for (int p = static_cast<int>(threadIdx.x); p < parts - 1; p += static_cast<int>(blockDim.x)) {
+    for (int node = static_cast<int>(threadIdx.x); node < parts; node += static_cast<int>(blockDim.x)) {
+      if (node == 0) continue;
+      const int level = bits_of(static_cast<uint32_t>(node)) - 1;
+      const int first_of_level = 1 << level;
+      const int splitter = (2 * (node - first_of_level) + 1) * (parts >> (level + 1)) - 1;
       typename Order::Bits bits;
-      read_entry(sample, static_cast<int64_t>(p + 1) * samples / parts, bits, indices[p]);
-      keys[p] = order(bits);
+      read_entry(sample, static_cast<int64_t>(splitter + 1) * samples / parts, bits, indices[node]);
+      keys[node] = order(bits);
     }
   }
 
   __device__ int part_of(Word key, Index index) const {
-    int part = 0;
-    for (int step = parts / 2; step > 0; step /= 2) {
-      const Word other = keys[part + step - 1];
-      const bool before = (key > other) | ((key == other) & (index < indices[part + step - 1]));
-      part += before ? 0 : step;
+    int node = 1;
+    while (node < parts) {
+      const Word other = keys[node];
+      bool before = key > other;
+      if (key == other) before = index < indices[node];
+      node = 2 * node + (before ? 0 : 1);
     }
-    return part;
+    return node - parts;
   }
 };
 
@@ -127,10 +134,15 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
   for (int p = thread; p < parts; p += threads) {
     if (counts[p] > 0) atomicAdd(row_counts + p, static_cast<unsigned long long>(counts[p]));
   }
-  if (!is_last_block(params.memory.arrived + row, static_cast<uint32_t>(blocks)) || thread >= 32) return;
+  if (!is_last_block(params.memory.arrived + row, static_cast<uint32_t>(blocks))) return;
+  unsigned long long* const sums =
+      reinterpret_cast<unsigned long long*>(shared);  // no splitter is needed now
+  for (int p = thread; p < parts; p += threads) sums[p] = row_counts[p];
+  __syncthreads();  // the first warp reads them all
+  if (thread >= 32) return;
   unsigned long long start = 0;
   for (int p = thread; p - thread < parts; p += 32) {
-    const unsigned long long own = p < parts ? row_counts[p] : 0;
+    const unsigned long long own = p < parts ? sums[p] : 0;
     unsigned long long inclusive = own;
 #pragma unroll
     for (int distance = 1; distance < 32; distance *= 2) {
@@ -228,17 +240,22 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
 
 // ---- The parts ----
 
+template <class Word, class Index>
+struct LargePartScratch {
+  ListSelectionScratch<Word> selection;
+  RangeScratch<Word, Index> range;
+  unsigned long long brought;
+};
+
 // A part that is too large for a block: the best `kept` of it are brought to `to` and sorted by digits there
 // and in `from`, of which nothing is left.
 template <class Order, class Index>
-__device__ __noinline__ void sort_large_part(int64_t count, int64_t kept, int64_t cols, Order order,
-                                             Entries from, Entries to, uint32_t* counters) {
+__device__ __noinline__ void sort_large_part(
+    int64_t count, int64_t kept, int64_t cols, Order order, Entries from, Entries to, uint32_t* counters,
+    LargePartScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
-  __shared__ ListSelectionScratch<Word> selection;
-  __shared__ RangeScratch<Word, Index> scratch;
-  __shared__ unsigned long long brought;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const Index last_index = static_cast<Index>(cols - 1);
   const auto entry = [&](int64_t i) {
@@ -250,13 +267,13 @@ __device__ __noinline__ void sort_large_part(int64_t count, int64_t kept, int64_
   Extended bound{0, 0};
   if (kept < count) {
     const int entries = static_cast<int>(count);
-    find_key_range</*kInFlight=*/4>(entries, selection, [&](int i) { return entry(i).key; });
+    find_key_range</*kInFlight=*/4>(entries, scratch.selection, [&](int i) { return entry(i).key; });
     bound = bound_in_list<Word, Index>(entries, static_cast<uint64_t>(kept), /*slack=*/0, bits_of(last_index),
-                                       tuning::kSortDigitBits, counters, selection, entry);
+                                       tuning::kSortDigitBits, counters, scratch.selection, entry);
   }
   if (thread == 0) {
-    scratch.reset();
-    brought = 0;
+    scratch.range.reset();
+    scratch.brought = 0;
   }
   __syncthreads();
   SeenEntries<Word, Index> seen;
@@ -267,12 +284,12 @@ __device__ __noinline__ void sort_large_part(int64_t count, int64_t kept, int64_
     const Word key = order(bits);
     if (Extended{key, static_cast<Index>(last_index - index)} < bound) continue;
     seen.see(key, index);
-    write_entry(to, static_cast<int64_t>(atomicAdd(&brought, 1ull)), bits, index);
+    write_entry(to, static_cast<int64_t>(atomicAdd(&scratch.brought, 1ull)), bits, index);
   }
-  seen.add_to(scratch);
+  seen.add_to(scratch.range);
   __syncthreads();
-  const Entries sorted =
-      sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from, scratch.range(), counters);
+  const Entries sorted = sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from,
+                                                                            scratch.range.range(), counters);
   if (sorted.values == to.values) return;
   for (int64_t i = thread; i < kept; i += threads) {
     Bits bits;
@@ -288,6 +305,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   __shared__ BlockScratch<Word, Index> scratch;
+  __shared__ LargePartScratch<Word, Index> large_scratch;
   const int parts = params.shape.parts, capacity = params.shape.capacity;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), capacity);
   const int64_t row = blockIdx.x / parts, part = blockIdx.x % parts;
@@ -300,7 +318,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   const Entries from = entries_from<Bits>(params.parts_of<Bits, Index>(row), start);
   const Entries to = entries_from<Bits>(params.rows.to, row * params.rows.kept + start);
   if (count > capacity) {
-    return sort_large_part<Order, Index>(count, kept, cols, order, from, to, memory.counters);
+    return sort_large_part<Order, Index>(count, kept, cols, order, from, to, memory.counters, large_scratch);
   }
   sort_in_block<kItems<Order, Index>>(
       static_cast<int>(count), order, memory, scratch,

@@ -5,7 +5,6 @@
 //   memory.cpp     what may be read and written
 //   shared.cpp     shared memory, and races in it
 //   views.cpp      what a block sees of global memory, and when
-//   copies.cpp     bulk copies
 //   runtime.cpp    the CUDA runtime's functions
 //   undefined.cpp  what -fsanitize=undefined calls
 #pragma once
@@ -68,21 +67,6 @@ struct Cluster {
   int running = 0;
 };
 
-// A barrier in shared memory that bulk copies complete on.
-struct MemoryBarrier {
-  uint64_t* address;
-  unsigned arrivals;
-  int64_t pending_arrivals, pending_bytes;
-  bool fenced;  // others, and copies, may use it
-  unsigned phase;
-};
-struct BulkCopy {
-  unsigned char* to;
-  const unsigned char* from;
-  unsigned bytes;
-  uint64_t* barrier;
-};
-
 struct NamedBarrier {
   int arrived = 0;
 };
@@ -104,8 +88,6 @@ struct Block {
   std::shared_ptr<Cluster> cluster;
   unsigned rank;  // in the cluster
   NamedBarrier named[16];
-  std::vector<MemoryBarrier> memory_barriers;
-  std::vector<BulkCopy> copies;
   BlockMemory* memory;
   std::unique_ptr<View> view;
   unsigned char* stacks;
@@ -163,7 +145,8 @@ void made_progress();
 std::string where(const Thread& thread);
 
 // ---- memory.cpp ----
-enum class Region : uint8_t { kInput, kOutput, kWorkspace };
+// kInOut: written already, and to be written again.
+enum class Region : uint8_t { kInput, kOutput, kWorkspace, kInOut };
 // Memory that kernels may use. `row_bytes` of each `stride_bytes`, 0: all of it.
 void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t row_bytes = 0,
                 size_t stride_bytes = 0);
@@ -173,9 +156,5 @@ void clear_regions();
 void poison(void* memory, size_t bytes);
 // By the thread that runs, as if it were a load or store.
 void access_range(const void* pointer, size_t bytes, bool writes);
-
-// ---- copies.cpp ----
-// Some of the block's, of which there are some.
-void land_copies(Block& block);
 
 }  // namespace simt

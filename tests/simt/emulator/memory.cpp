@@ -27,6 +27,9 @@ struct GlobalRegion {
   std::vector<uint8_t> written;  // a byte each; not of inputs
 };
 std::vector<GlobalRegion> regions;
+// Loads and stores that a call may still make: more than a right one does by far.
+constexpr int64_t kMostAccesses = int64_t{1} << 24, kMostAccessesPerByte = 1 << 10;
+int64_t accesses_left = kMostAccesses;
 uintptr_t image_begin, image_end;  // this library: its constants
 
 int find_image(dl_phdr_info* info, size_t, void*) {
@@ -56,11 +59,12 @@ void check_region(GlobalRegion& region, uintptr_t address, size_t bytes, Kind ki
   if (at + bytes > region.bytes) {
     fail("%s %zu bytes of the %s at %zu, beyond its %zu", verb(kind), bytes, region.name, at, region.bytes);
   }
+  if (region.row_bytes != 0 && at % region.stride_bytes + bytes > region.row_bytes) {
+    fail("%s %zu bytes of the %s at %zu, behind the end of a row", verb(kind), bytes, region.name, at);
+  }
+  if (region.kind == Region::kInOut) return;
   if (region.kind == Region::kInput) {
     if (writes(kind)) fail("writes %zu bytes to the %s at %zu", bytes, region.name, at);
-    if (region.row_bytes != 0 && at % region.stride_bytes + bytes > region.row_bytes) {
-      fail("reads %zu bytes of the %s at %zu, behind the end of a row", bytes, region.name, at);
-    }
     return;
   }
   uint8_t* const written = region.written.data() + at;
@@ -120,6 +124,7 @@ inline void access(const void* pointer, size_t bytes, Kind kind, bool whole = tr
   const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);
   const uintptr_t stack = reinterpret_cast<uintptr_t>(current->block->stacks) + current->index * kStackBytes;
   if (address - stack < kStackBytes) return;
+  if (--accesses_left < 0) fail("loads and stores without end");
   // Of structures of 16 bytes the compiler says no more than that they are aligned to 8: the rest is its own
   // check's, in undefined.cpp.
   if (whole && address % std::min<size_t>(bytes, 8) != 0) {
@@ -194,8 +199,9 @@ void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t
                 size_t stride_bytes) {
   if (image_end == 0) dl_iterate_phdr(find_image, nullptr);
   if (bytes == 0) return;
+  accesses_left += kMostAccessesPerByte * static_cast<int64_t>(bytes);
   regions.push_back({name, static_cast<unsigned char*>(begin), bytes, kind, row_bytes, stride_bytes, {}});
-  if (kind == Region::kInput) return;
+  if (kind == Region::kInput || kind == Region::kInOut) return;
   regions.back().written.assign(bytes, 0);
   poison(begin, bytes);
 }
@@ -210,7 +216,10 @@ bool is_written(const void* begin, size_t bytes, size_t& first) {
   return true;
 }
 
-void clear_regions() { regions.clear(); }
+void clear_regions() {
+  regions.clear();
+  accesses_left = kMostAccesses;
+}
 
 void announce_host_access(const void* pointer, size_t bytes, bool writes_it) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(pointer);

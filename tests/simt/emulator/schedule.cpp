@@ -215,14 +215,11 @@ void run_slice(Block& block) {
       if (machine.failed) return;
     }
   }
-  if (!block.copies.empty() && one_in(4)) land_copies(block);
   if (block.running == 0) {
     const char* const too_much = too_much_shared(*block.launch, static_bytes_of(block));
-    const char* const finding =
-        block.copies.empty() ? too_much : "a block ends before its bulk copies have landed";
-    if (finding != nullptr) {
+    if (too_much != nullptr) {
       machine.failed = true;
-      machine.message = finding;
+      machine.message = too_much;
     }
     end_view(block);
   } else {

@@ -265,17 +265,6 @@ ptrdiff_t from_dynamic(uintptr_t address, size_t& bytes) {
   return static_cast<ptrdiff_t>(address - reinterpret_cast<uintptr_t>(current->block->memory->dynamic));
 }
 
-void mark_copied(const void* address, size_t bytes) {
-  BlockMemory& memory = *current->block->memory;
-  size_t dynamic_bytes = 0;
-  const ptrdiff_t at = from_dynamic(reinterpret_cast<uintptr_t>(address), dynamic_bytes);
-  if (at < 0 || static_cast<size_t>(at) + bytes > dynamic_bytes) {
-    fail("a copy of %zu bytes to %td of %zu of dynamic shared memory", bytes, at, dynamic_bytes);
-  }
-  memory.of_dynamic.forget(static_cast<size_t>(at), bytes);
-  std::memset(memory.of_dynamic.written.data() + at, 1, bytes);
-}
-
 unsigned char* dynamic_shared() { return current->block->memory->dynamic; }
 
 void* map_shared(const void* address, unsigned rank) {

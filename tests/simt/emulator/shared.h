@@ -30,7 +30,5 @@ void leave_shared(Block& block);
 bool access_shared(uintptr_t address, size_t bytes, Kind kind);
 // Distance from the block's dynamic shared memory, and its size, for messages.
 ptrdiff_t from_dynamic(uintptr_t address, size_t& bytes);
-// Memory that a copy writes, no thread.
-void mark_copied(const void* address, size_t bytes);
 
 }  // namespace simt

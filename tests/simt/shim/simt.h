@@ -113,13 +113,6 @@ void cluster_arrive();
 void cluster_wait();
 void* map_shared(const void* address, unsigned rank);
 
-// What a bulk copy and the barrier that it completes on do; see shim/cuda/device/ptx.cuh.
-void barrier_init(uint64_t* barrier, unsigned arrivals);
-void barrier_fence();
-void barrier_arrive(uint64_t* barrier, unsigned expected_bytes);
-bool barrier_try_wait(uint64_t* barrier, unsigned parity);
-void copy_bulk(void* to_shared, const void* from_global, unsigned bytes, uint64_t* barrier);
-
 [[noreturn]] void fail(const char* format, ...) __attribute__((format(printf, 1, 2)));
 
 // Which fault is planted, in sources that have some: see mutants.py. 0: none.
@@ -280,6 +273,8 @@ inline unsigned __vmaxs2(unsigned a, unsigned b) { return simt_by_halves<int16_t
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return simt_by_halves<uint16_t>(a, b); }
 inline float __uint_as_float(unsigned x) { return simt::bits_as<float>(x); }
 inline unsigned __float_as_uint(float x) { return simt::bits_as<unsigned>(x); }
+inline double __longlong_as_double(long long x) { return simt::bits_as<double>(x); }
+inline long long __double_as_longlong(double x) { return simt::bits_as<long long>(x); }
 
 template <class T>
 T __ldg(const T* address) {
