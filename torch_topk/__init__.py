@@ -1,7 +1,7 @@
 """Exact top-k for PyTorch, close to the speed of reading the input once.
 
-``topk`` takes the place of ``torch.topk``, and ``install`` puts it behind ``torch.topk`` itself; the operator is
-``torch.ops.gputopk.topk``. What stands around it:
+``topk`` takes the place of ``torch.topk``, and ``install`` puts it behind ``torch.topk`` itself; the operator
+is ``torch.ops.gputopk.topk``. What stands around it:
 
 - ``topk_varlen``: ragged rows. ``kth_value``, ``topk_mask``, ``keep_topk``: the set without a list.
   ``top_k_top_p_filter_``: what to sample from.
