@@ -18,7 +18,12 @@ bool is_complex(ScalarType type) {
 
 void refuse_dtype(const Tensor& self, ScalarType dtype) {
   check(!is_complex(dtype), " topk does not support complex dtypes on ", self.is_cuda() ? "CUDA" : "CPU");
-  check(false, kTopk, "dtype ", dtype_text(self.scalar_type()), " is not supported");
+  std::string name = "unknown to the stable ABI";
+  try {
+    name = dtype_text(self.scalar_type());
+  } catch (const std::runtime_error&) {  // the ABI's own, of dtypes that it does not convert
+  }
+  check(false, kTopk, "dtype ", name, " is not supported");
 }
 
 // Where the dimension lies that is at place i once the selected one is last.

@@ -163,6 +163,7 @@ OTHER_CALLS = {
     "bool": lambda topk: topk(X > 3, 2),
     "uint16": lambda topk: topk(X.to(torch.uint16), 2),
     "float8": lambda topk: topk(X.to(torch.float8_e5m2), 2),
+    "a dtype that the stable ABI has no word for": lambda topk: topk(torch.empty(3, 7, dtype=torch.bits8), 2),
     "bool, with outs": lambda topk: topk(X > 3, 2, out=(torch.zeros(3, 2) > 0, torch.zeros(3, 2).long())),
     "sparse": lambda topk: topk(X.to_sparse(), 2),
     "named dimensions": lambda topk: topk(X.rename("a", "b"), 2),
