@@ -4,7 +4,6 @@
 ``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search, ``torch_topk.knn``
 searches all vectors.
 ``torch_topk.sparsify_`` takes the largest magnitudes out of a gradient that it accumulates.
-``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search.
 Importing this package loads the libraries that register it.
 """
 
