@@ -7,8 +7,7 @@
 //       kScaled    self = fma(alpha, add, self)
 //       kMomentum  momentum = fma(mu, momentum, add), rounded; self = self + momentum
 //   - Take the k elements of each row of `self` with the largest magnitudes, as problem.h and key_order.h
-//   say:
-//     NaN above infinity, of equal magnitudes the lower index.
+//     say: NaN above infinity, of equal magnitudes the lower index.
 //   - Hand them out, signed, bit copies, by ascending index, and put +0 in their places in `self` and
 //     `momentum`.
 //   - What is infinite or NaN is sent or dropped, never kept: where all k winners of a row are, every other

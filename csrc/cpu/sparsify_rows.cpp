@@ -3,8 +3,7 @@
 //  1. A sample of the row is accumulated beside it, and gives a floor: a key that the k best will hardly ever
 //     fail to reach (select_rows.cpp, guess_rank's reasoning).
 //  2. The row is taken in tiles that stay in the first-level cache: a tile is accumulated, then looked at
-//  again
-//     strip by strip, and what reaches the floor becomes a candidate, in the order of the indices.
+//     again strip by strip, and what reaches the floor becomes a candidate, in the order of the indices.
 //  3. When twice k candidates are held, all but little more than the best k are dropped and the floor rises.
 //     So memory is O(k), whatever the input.
 //  4. Of all candidates the best k are kept, still by index. Their values are copied, their places cleared.
