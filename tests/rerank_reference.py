@@ -7,6 +7,8 @@ rounding: there ids are exact wherever the reference's distances differ by more 
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import torch
 
@@ -14,12 +16,22 @@ from tests import oracle
 
 METRICS = ("l2", "inner_product", "cosine")
 DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+VECTOR_DTYPES = (*DTYPES, torch.int8, torch.uint8)
 
 
 def whole_numbers(rows: int, dims: int, dtype: torch.dtype, device="cpu", seed: int = 0) -> torch.Tensor:
-    """Rows of -3 .. 3."""
+    """Rows of -3 .. 3; of uint8 0 .. 6."""
     generator = torch.Generator().manual_seed(seed)
-    return torch.randint(-3, 4, (rows, dims), generator=generator).to(dtype).to(device)
+    least = 0 if dtype == torch.uint8 else -3
+    return torch.randint(least, least + 7, (rows, dims), generator=generator).to(dtype).to(device)
+
+
+def any_numbers(rows: int, dims: int, dtype: torch.dtype, device="cpu", seed: int = 0) -> torch.Tensor:
+    """Normal; of int8 and uint8 every number there is."""
+    if dtype.is_floating_point:
+        return normal(rows, dims, dtype, device, seed)
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, 256, (rows, dims), generator=generator).to(dtype).to(device)
 
 
 def normal(rows: int, dims: int, dtype: torch.dtype, device="cpu", seed: int = 0) -> torch.Tensor:
@@ -38,6 +50,44 @@ def some_ids(
     for number, missing in enumerate((-1, vectors, ends.min)):
         ids = torch.where(kind == number, torch.full_like(ids, missing), ids)
     return ids.to(dtype).to(device)
+
+
+def bits_of_mask(mask: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """A bool mask as bits of uint8 or int32, the lowest first."""
+    bits = np.packbits(mask.cpu().numpy(), bitorder="little")
+    if dtype == torch.uint8:
+        return torch.from_numpy(bits).to(mask.device)
+    padded = np.zeros((len(bits) + 3) // 4 * 4, dtype=np.uint8)
+    padded[: len(bits)] = bits
+    return torch.from_numpy(padded.view(np.int32)).to(mask.device)
+
+
+def plain_ids(
+    ids: torch.Tensor, queries: int, k: int = 0, lengths=None, row_offsets=None, mask=None, unique=False
+) -> torch.Tensor:
+    """The same candidates as a matrix, -1 where there is none: what is not listed, not allowed or repeated.
+    At least k columns."""
+    device, ids = ids.device, ids.cpu()
+    if row_offsets is not None:
+        offsets = [min(max(int(o), 0), len(ids)) for o in row_offsets]
+        rows = [ids[a:b].tolist() for a, b in itertools.pairwise(offsets)]
+    else:
+        rows = (ids.expand(queries, -1) if ids.dim() == 1 else ids).tolist()
+        if lengths is not None:
+            rows = [row[: max(int(n), 0)] for row, n in zip(rows, lengths, strict=True)]
+    width = max([k, *map(len, rows)])
+    allowed = None if mask is None else mask.cpu().tolist()
+
+    def kept(row: list[int]) -> list[int]:
+        seen: set[int] = set()
+        result = []
+        for i in row:
+            ruled_out = allowed is not None and 0 <= i < len(allowed) and not allowed[i]
+            result.append(-1 if ruled_out or (unique and i in seen) else i)
+            seen.add(i)
+        return result + [-1] * (width - len(row))
+
+    return torch.tensor([kept(row) for row in rows], dtype=ids.dtype).reshape(queries, width).to(device)
 
 
 def reference_distances(

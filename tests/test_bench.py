@@ -19,7 +19,7 @@ def test_the_points_of_a_set_can_be_asked_for(name):
     for point in points:
         assert 1 <= point.k <= point.cols and point.rows >= 1
         assert inputs.applies(point.input, getattr(torch, point.dtype))
-        assert {*point.algorithms} <= {*torch_topk.Algorithm.__members__, *bench_topk.FORMS}
+        assert {*point.algorithms} <= {*torch_topk.Algorithm.__members__}
         if point.goal is not None:
             assert point.goal.algorithm in point.algorithms
             assert (point.goal.x_floor is None) != (point.goal.x_torch is None)

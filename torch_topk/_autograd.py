@@ -131,5 +131,5 @@ def _autograd_kernel(keyset, self, k, dim=-1, largest=True, sorted=True, **optio
 registry.impl("differentiable_topk", _autograd_kernel, "Autograd", with_keyset=True)
 # The other operators record nothing. Without this, outputs of an operator that registers no derivative come
 # out with requires_grad=True.
-for _name in ("topk", "topk.out", "rerank"):
+for _name in ("topk", "topk.out", "rerank", "rerank.out"):
     registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")

@@ -1,8 +1,8 @@
 """Nearest neighbours in real images, by exact top-k: `python -m torch_topk.demo`, or `make demo`.
 
 Takes scikit-learn's 1,797 handwritten digits, finds the k nearest of every image with
-`torch.ops.gputopk.topk(largest=False)`, classifies every image by their vote, checks the answer against
-torch.topk and torch.sort, times a few shapes against torch.topk and draws what it found.
+`torch_topk.topk(largest=False)` and with `torch_topk.rerank`, classifies every image by their vote, checks
+the answer against torch.topk and torch.sort, times a few shapes against torch.topk and draws what it found.
 
 Exit status: 0, or 1 where a result differs from torch's.
 """
@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 
+from torch_topk import rerank, topk
 from torch_topk._libraries import why_no_cuda
 
 TIMED_SECONDS = 1.0  # a shape, at most; each side gets 5 runs or more
@@ -112,7 +113,7 @@ def time_shapes(distances: torch.Tensor, k: int) -> list[Timing]:
         ("one long row, 1 x 2^22, k = 1000", normal(1, 2**22), 1000, True),
     ]:
         theirs = partial(torch.topk, x, x_k, -1, largest)
-        ours = partial(torch.ops.gputopk.topk, x, x_k, -1, largest)
+        ours = partial(topk, x, x_k, -1, largest)
         timings.append(Timing(name, *median_times([theirs, ours], device), same_bits(ours()[0], theirs()[0])))
     return timings
 
@@ -180,13 +181,17 @@ def main(arguments: list[str] | None = None) -> int:
     print(f"{len(images)} images of digits, on {device_name}{threads}")
 
     distances = squared_distances(images)
-    values, indices = torch.ops.gputopk.topk(distances, options.k, largest=False)
+    values, indices = topk(distances, options.k, largest=False)
+    others = torch.arange(len(images), device=device).repeat(len(images), 1).fill_diagonal_(-1)
+    reranked = rerank(images, images, others, options.k)
     votes = torch.nn.functional.one_hot(labels[indices], 10).sum(dim=1)
     predicted = votes.argmax(dim=1)
     accuracy = (predicted == labels).double().mean().item()
     print(f"The {options.k} nearest others of each, by vote: {100 * accuracy:.2f} % classified rightly\n")
 
     checks = check_against_torch(distances, options.k, values, indices)
+    same = same_bits(reranked.distances, values) and reranked.ids.equal(indices)
+    checks.append(("rerank, without a matrix of distances, finds the same", same))
     print(f"{values.numel()} neighbours, checked:")
     for what, passed in checks:
         print(f"  {what}: {'yes' if passed else 'NO'}")

@@ -46,6 +46,7 @@ Order = Literal["value", "index", "any"]
 # Looked up once.
 _AUTO = Algorithm.auto
 _INT64 = torch.int64
+_PLAIN = frozenset({Tensor, torch.nn.Parameter})  # no FakeTensor, no DTensor
 _Result = torch.return_types.topk
 # `_op` is what both call: a function less on the way.
 _operator = torch.ops.gputopk.topk.default._op
@@ -122,12 +123,11 @@ def topk(
     # Most calls: torch.topk's arguments, and no transform at work. Few checks, as they are what a short call
     # costs; the operator refuses what it cannot serve.
     if (
-        type(k) is int and type(dim) is int and (largest is True or largest is False)
+        not is_compiling() and type(input) in _PLAIN and (input.is_cpu or (input.is_cuda and has_cuda))
+        and type(k) is int and type(dim) is int and (largest is True or largest is False)
         and (sorted is True or (sorted is False and not _deterministic()))
         and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and order is None
-        and isinstance(input, Tensor) and (input.is_cpu or (input.is_cuda and has_cuda))
-        and not is_compiling() and forward_ad._current_level < 0 and not is_functorch_active()
-        and not is_tracing()
+        and forward_ad._current_level < 0 and not is_functorch_active() and not is_tracing()
     ):  # fmt: skip
         try:
             if input.requires_grad or out is not None:

@@ -70,7 +70,7 @@ void resize(const Tensor& out, const std::vector<int64_t>& sizes) {
   torch::stable::detail::to<Tensor>(stack[0]);  // takes the reference
 }
 
-// In place of claim_outs: autograd has been here already, outs of other sizes are resized with torch's
+// In place of claim_topk_outs: autograd has been here already, outs of other sizes are resized with torch's
 // warning, and those that are refused, here without a word, are torch's to judge.
 void ready_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
                 const Tensor& values, const Tensor& indices) {

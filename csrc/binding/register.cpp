@@ -51,10 +51,47 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "magnitude=False, ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
 
   // Distances from each query to its candidates, and the k best. `metric`: 0 l2, 1 inner product, 2 cosine.
+  // `positions`: what comes out is where a winner stands among the query's candidates, not its id.
   m.def(
-      "rerank(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> "
-      "(Tensor distances, Tensor ids)");
-  m.def("_rerank_plan(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0) -> str");
+      "rerank(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0, *, Tensor? "
+      "lengths=None, Tensor? row_offsets=None, Tensor? allow=None, Tensor? scales=None, bool "
+      "positions=False) -> (Tensor distances, Tensor ids)");
+  m.def(
+      "rerank.out(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0, *, Tensor? "
+      "lengths=None, Tensor? row_offsets=None, Tensor? allow=None, Tensor? scales=None, bool "
+      "positions=False, Tensor(a!) distances, Tensor(b!) ids) -> ()");
+  m.def(
+      "_rerank_plan(Tensor queries, Tensor vectors, Tensor candidate_ids, SymInt k, int metric=0, *, Tensor? "
+      "lengths=None, Tensor? row_offsets=None, Tensor? allow=None, Tensor? scales=None, bool "
+      "positions=False) -> str");
+
+  // Accumulates into self (self += alpha * add; with momentum: momentum = mu * momentum + add, self +=
+  // momentum), takes the k largest magnitudes of each row, signed, by ascending index, and leaves zeros in
+  // their places. index_dtype: int32 unless given. The contract: core/sparsify_problem.h.
+  m.def(
+      "sparsify_(Tensor(a!) self, SymInt k, *, Tensor? add=None, float alpha=1, Tensor(b!)? momentum=None, "
+      "float mu=0, ScalarType? index_dtype=None) -> (Tensor values, Tensor indices)");
+
+  // The k-th best element of each row of [rows, cols], [rows, 1]; where a row has none, -1 and padding.
+  m.def(
+      "kth_value(Tensor self, Tensor k, *, Tensor? lengths=None, bool largest=True, bool magnitude=False) -> "
+      "(Tensor values, Tensor indices)");
+
+  // Rows with a start, a length and a k of their own. `order`: 0 any, 1 by value, 2 by index.
+  m.def(
+      "topk_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? row_k=None, "
+      "Tensor? mask=None, Tensor? offsets=None, Tensor? ids=None, Tensor? page_table=None, "
+      "int page_size=1, Tensor? page_row=None, Tensor? page_start=None, bool largest=True, "
+      "bool magnitude=False, int order=0, bool return_values=True, int pad_index=-1, "
+      "ScalarType? index_dtype=None, SymInt? max_length=None) -> "
+      "(Tensor values, Tensor indices, Tensor counts)");
+  m.def(
+      "topk_varlen.out(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, "
+      "Tensor? row_k=None, Tensor? mask=None, Tensor? offsets=None, Tensor? ids=None, "
+      "Tensor? page_table=None, int page_size=1, Tensor? page_row=None, Tensor? page_start=None, "
+      "bool largest=True, bool magnitude=False, int order=0, int pad_index=-1, "
+      "ScalarType? index_dtype=None, SymInt? max_length=None, Tensor(a!)? values, Tensor(b!) indices, "
+      "Tensor(c!) counts) -> ()");
 
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(

@@ -31,5 +31,6 @@ constexpr RerankBackend kCpuRerank{run, describe};
 STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
   using namespace gputopk::binding;
   m.impl("rerank", TORCH_BOX(&boxed_rerank<kCpuRerank>));
+  m.impl("rerank.out", TORCH_BOX(&boxed_rerank_out<kCpuRerank>));
   m.impl("_rerank_plan", TORCH_BOX(&boxed_rerank_plan<kCpuRerank>));
 }

@@ -21,14 +21,23 @@ std::string text_of_plan(const cuda::RerankPlan& plan) {
   return std::string(text) + "; workspace " + std::to_string(cuda::workspace_bytes(plan)) + " bytes";
 }
 
-void run(const RerankProblem& problem, const RerankBuffers& buffers, const Tensor& like) {
-  const int32_t device_index = like.get_device_index();
+void run(const RerankProblem& caller_problem, const RerankBuffers& buffers, const Tensor& queries) {
+  const int32_t device_index = queries.get_device_index();
   const CurrentDevice current(device_index);
-  const cuda::RerankPlan plan = make_plan(problem, like);
+  RerankProblem problem = caller_problem;
+  RerankBuffers with_workspace = buffers;
+  std::optional<Tensor> widened;
+  if (!cuda::rerank::reads_queries(problem)) {
+    widened = new_empty({problem.queries, problem.dims}, ScalarType::Float, queries, kRerank);
+    copy(*widened, queries);
+    problem.query_dtype = DType::kFloat32;
+    problem.query_stride = problem.dims;
+    with_workspace.queries = widened->const_data_ptr();
+  }
+  const cuda::RerankPlan plan = make_plan(problem, queries);
   const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
   std::optional<Tensor> workspace;
-  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, like, kRerank);
-  RerankBuffers with_workspace = buffers;
+  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, queries, kRerank);
   with_workspace.workspace = workspace ? workspace->mutable_data_ptr() : nullptr;
   const cuda::ErrorCode error = cuda::run(plan, with_workspace, current_stream(device_index));
   if (error == 0) return;
@@ -49,5 +58,6 @@ constexpr RerankBackend kCudaRerank{run, describe};
 STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   using namespace gputopk::binding;
   m.impl("rerank", TORCH_BOX(&boxed_rerank<kCudaRerank>));
+  m.impl("rerank.out", TORCH_BOX(&boxed_rerank_out<kCudaRerank>));
   m.impl("_rerank_plan", TORCH_BOX(&boxed_rerank_plan<kCudaRerank>));
 }

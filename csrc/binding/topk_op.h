@@ -39,10 +39,10 @@ struct Result {
 };
 
 Result topk(const Tensor& self, const Arguments& arguments, const Backend& backend);
-// `claim`, as claim_outs, refuses outs that cannot take the result, and readies the others.
-using ClaimOuts = decltype(claim_outs);
+// `claim`, as claim_topk_outs, refuses outs that cannot take the result, and readies the others.
+using ClaimOuts = decltype(claim_topk_outs);
 void topk_out(const Tensor& self, const Arguments& arguments, const Tensor& values, const Tensor& indices,
-              const Backend& backend, ClaimOuts* claim = claim_outs);
+              const Backend& backend, ClaimOuts* claim = claim_topk_outs);
 std::string plan(const Tensor& self, const Arguments& arguments, const Backend& backend);
 
 // What the dispatcher passes, and takes: TORCH_BOX does the same, with another handle and another count for

@@ -37,6 +37,10 @@ struct BFloat16 {
 
 typedef uint16_t HalfWords __attribute__((vector_size(kVectorBytes / 2)));
 
+// Of int8 and uint8, which alone may have scales.
+template <class Element>
+constexpr bool kIsScaled = sizeof(Element) == 1;
+
 inline Vector<uint32_t> load_widened(const void* from) {
   HalfWords words;
   __builtin_memcpy(&words, from, sizeof(words));
@@ -47,6 +51,20 @@ inline Vector<float> load_floats(const float* from) { return load_vector(from); 
 
 inline Vector<float> load_floats(const BFloat16* from) {
   return reinterpret_cast<Vector<float>>(load_widened(from) << 16);
+}
+
+inline Vector<float> load_floats(const int8_t* from) {
+  typedef int8_t Bytes __attribute__((vector_size(kFloats)));
+  Bytes bytes;
+  __builtin_memcpy(&bytes, from, sizeof(bytes));
+  return __builtin_convertvector(bytes, Vector<float>);
+}
+
+inline Vector<float> load_floats(const uint8_t* from) {
+  typedef uint8_t Bytes __attribute__((vector_size(kFloats)));
+  Bytes bytes;
+  __builtin_memcpy(&bytes, from, sizeof(bytes));
+  return __builtin_convertvector(bytes, Vector<float>);
 }
 
 // Exponents are moved by the difference of the biases, twice for infinity and NaN. A subnormal is put behind
@@ -87,9 +105,10 @@ struct Sums {
   Vector<float> product = {};  // of squared differences, for l2
   Vector<float> norm = {};     // of the vector's squares, for cosine
 
-  void add(const Vector<float>& query, const Vector<float>& vector) {
+  // `scale` is for l2 alone: the others are multiplied once, at the end.
+  void add(const Vector<float>& query, const Vector<float>& vector, float scale) {
     if constexpr (metric == Metric::kL2) {
-      const Vector<float> difference = query - vector;
+      const Vector<float> difference = query - scale * vector;
       product += difference * difference;
     } else {
       product += query * vector;
@@ -103,18 +122,20 @@ struct Sums {
   }
 };
 
-// `query` is padded with zeros to a whole vector.
+// `query` is padded with zeros to a whole vector. A scale of 1 that the compiler sees costs nothing.
 template <Metric metric, class Element>
-Sums<metric> sums_of(const float* query, const Element* vector, int64_t dims) {
+Sums<metric> sums_of(const float* query, const Element* vector, int64_t dims, float row_scale = 1) {
+  const float scale = kIsScaled<Element> ? row_scale : 1;
   Sums<metric> sums[kSums];
   int64_t i = 0;
   for (; dims - i >= kSums * kFloats; i += kSums * kFloats) {
     for (int s = 0; s < kSums; ++s) {
-      sums[s].add(load_floats(query + i + s * kFloats), load_floats(vector + i + s * kFloats));
+      sums[s].add(load_floats(query + i + s * kFloats), load_floats(vector + i + s * kFloats), scale);
     }
   }
-  for (; dims - i >= kFloats; i += kFloats) sums[0].add(load_floats(query + i), load_floats(vector + i));
-  if (i < dims) sums[1].add(load_floats(query + i), load_tail(vector + i, dims - i));
+  for (; dims - i >= kFloats; i += kFloats)
+    sums[0].add(load_floats(query + i), load_floats(vector + i), scale);
+  if (i < dims) sums[1].add(load_floats(query + i), load_tail(vector + i, dims - i), scale);
   for (int s = 1; s < kSums; ++s) sums[0].add(sums[s]);
   return sums[0];
 }
@@ -125,6 +146,27 @@ inline float inverse_length(float squares) {
   return 1 / (length == 0 ? 1 : length);
 }
 
+inline void store(float* to, const Vector<float>& lanes) { __builtin_memcpy(to, &lanes, sizeof(lanes)); }
+
+// Writes a query out as float32, padded with zeros to a whole vector.
+template <class Element>
+void widen(const Element* row, int64_t dims, float* room) {
+  int64_t i = 0;
+  for (; dims - i >= kFloats; i += kFloats) store(room + i, load_floats(row + i));
+  store(room + i, load_tail(row + i, dims - i));
+}
+
+inline void widen_query(const RerankProblem& problem, const RerankBuffers& buffers, int64_t query,
+                        float* room) {
+  const int64_t at = query * problem.query_stride;
+  switch (problem.query_dtype) {
+    case DType::kFloat16: return widen(static_cast<const Float16*>(buffers.queries) + at, problem.dims, room);
+    case DType::kBFloat16:
+      return widen(static_cast<const BFloat16*>(buffers.queries) + at, problem.dims, room);
+    default: return widen(static_cast<const float*>(buffers.queries) + at, problem.dims, room);
+  }
+}
+
 // A query in float32, and what it brings to each of its distances.
 template <Metric metric, class Element>
 struct Query {
@@ -132,22 +174,20 @@ struct Query {
   int64_t dims;
   float inverse = 1;  // of its length, for cosine
 
-  Query(const Element* row, int64_t count, float* room) : elements(room), dims(count) {
-    int64_t i = 0;
-    for (; dims - i >= kFloats; i += kFloats) store(room + i, load_floats(row + i));
-    store(room + i, load_tail(row + i, dims - i));
+  Query(const float* widened, int64_t count) : elements(widened), dims(count) {
     if constexpr (metric == Metric::kCosine) {
       inverse = inverse_length(sum_of(sums_of<metric>(elements, elements, dims).norm));
     }
   }
 
-  static void store(float* to, const Vector<float>& lanes) { __builtin_memcpy(to, &lanes, sizeof(lanes)); }
-
-  uint32_t key(const Element* vector) const {
-    const Sums<metric> sums = sums_of<metric>(elements, vector, dims);
+  uint32_t key(const Element* vector, float scale) const {
+    const Sums<metric> sums = sums_of<metric>(elements, vector, dims, scale);
     float distance = sum_of(sums.product);
-    if constexpr (metric == Metric::kCosine)
-      distance = distance * inverse * inverse_length(sum_of(sums.norm));
+    if constexpr (metric == Metric::kCosine) {
+      distance = clamped_cosine(distance * inverse * inverse_length(sum_of(sums.norm)));
+      scale = sign_of(scale);
+    }
+    if constexpr (metric != Metric::kL2 && kIsScaled<Element>) distance *= scale;
     uint32_t bits;
     __builtin_memcpy(&bits, &distance, sizeof(bits));
     return distance_key(metric, bits);
@@ -187,28 +227,30 @@ template <class Id, Metric metric, class Element>
 void rerank_query(const RerankProblem& problem, const RerankBuffers& buffers, int64_t row,
                   const RerankScratch& scratch) {
   const Element* const vectors = static_cast<const Element*>(buffers.vectors);
-  const Id* const candidate_ids = static_cast<const Id*>(buffers.candidate_ids) + row * problem.id_stride;
-  const Query<metric, Element> query(
-      static_cast<const Element*>(buffers.queries) + row * problem.query_stride, problem.dims, scratch.query);
-  // As unsigned, negative ids are too large as well.
+  const CandidateRow candidates = candidate_row(problem, buffers, row);
+  const Id* const candidate_ids = static_cast<const Id*>(buffers.candidate_ids) + candidates.begin;
+  widen_query(problem, buffers, row, scratch.query);
+  const Query<metric, Element> query(scratch.query, problem.dims);
   const auto is_present = [&](int64_t position) {
-    return static_cast<uint64_t>(static_cast<int64_t>(candidate_ids[position])) <
-           static_cast<uint64_t>(problem.vectors);
+    return is_candidate(problem, buffers, candidate_ids[position]);
   };
   const int64_t ahead_bytes = smaller(problem.dims * static_cast<int64_t>(sizeof(Element)), kAheadBytes);
 
   Best best{problem.k, reinterpret_cast<Best::Candidate*>(scratch.candidates)};
-  for (int64_t first = 0; first < problem.candidates && !best.decided; first += kRerankStrip) {
+  for (int64_t first = 0; first < candidates.count && !best.decided; first += kRerankStrip) {
     uint32_t keys[kRerankStrip] = {};
-    const int64_t end = smaller(first + kRerankStrip, problem.candidates);
+    const int64_t end = smaller(first + kRerankStrip, candidates.count);
     for (int64_t i = first; i < end; ++i) {
-      if (i + kAhead < problem.candidates && is_present(i + kAhead)) {
+      if (i + kAhead < candidates.count && is_present(i + kAhead)) {
         const Element* const next = vectors + candidate_ids[i + kAhead] * problem.vector_stride;
         for (int64_t byte = 0; byte < ahead_bytes; byte += 64) {
           __builtin_prefetch(reinterpret_cast<const char*>(next) + byte);
         }
       }
-      if (is_present(i)) keys[i - first] = query.key(vectors + candidate_ids[i] * problem.vector_stride);
+      if (!is_present(i)) continue;
+      const Id id = candidate_ids[i];
+      const float scale = kIsScaled<Element> && buffers.scales != nullptr ? buffers.scales[id] : 1;
+      keys[i - first] = query.key(vectors + id * problem.vector_stride, scale);
     }
     best.take_strip(keys, first);
   }
@@ -220,7 +262,10 @@ void rerank_query(const RerankProblem& problem, const RerankBuffers& buffers, in
     const uint32_t key = i < count ? best.candidates[i].key() : kMissingKey;
     const uint32_t bits = distance_bits(metric, key);
     __builtin_memcpy(distances + i, &bits, sizeof(bits));
-    ids[i] = i < count ? candidate_ids[best.candidates[i].index()] : Id{-1};
+    ids[i] = Id{-1};
+    if (i >= count) continue;
+    const int64_t position = best.candidates[i].index();
+    ids[i] = problem.positions ? static_cast<Id>(position) : candidate_ids[position];
   }
 }
 
@@ -249,6 +294,8 @@ RerankKernel rerank_kernel(DType dtype, Metric metric) {
   switch (dtype) {
     case DType::kFloat16: return kernel_of<Float16>(metric);
     case DType::kBFloat16: return kernel_of<BFloat16>(metric);
+    case DType::kInt8: return kernel_of<int8_t>(metric);
+    case DType::kUInt8: return kernel_of<uint8_t>(metric);
     default: return kernel_of<float>(metric);
   }
 }

@@ -86,6 +86,10 @@ size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kA
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
+bool is_wide(int64_t key_bytes, int64_t cols) {
+  return key_bytes == 8 || (key_bytes == 4 && cols > kMaxNarrowCols);
+}
+
 Way choose_way(const Problem& problem, bool dense, int64_t key_bytes) {
   const int64_t cols = problem.cols;
   if (problem.k == cols && (!problem.sorted || cols == 1)) return Way::kCopy;
@@ -106,7 +110,7 @@ Plan make_plan(const Problem& problem, const Layout& layout, int threads) {
   const int64_t key_bytes = dtype_bytes(problem.dtype);
   const bool dense = layout.col_stride == 1;
   plan.way = choose_way(problem, dense, key_bytes);
-  plan.wide = key_bytes == 8 || (key_bytes == 4 && problem.cols > kMaxNarrowCols);
+  plan.wide = is_wide(key_bytes, problem.cols);
   const size_t candidate_bytes = plan.wide ? kWideCandidateBytes : kNarrowCandidateBytes;
   const auto list_bytes = [&](int64_t k) { return aligned((2 * k + kSpareCandidates) * candidate_bytes); };
   plan.gathers = !dense && (plan.way == Way::kShort || plan.way == Way::kLong);
@@ -296,6 +300,17 @@ void run_tasks(Call<Order>& call, int64_t tasks, ParallelFor parallel_for) {
 
 size_t workspace_bytes(const Problem& problem, const Layout& layout, int threads) {
   return make_plan(problem, layout, threads).total_bytes;
+}
+
+// By make_plan's lines, each at its most: all keys of a shorter row may be kept where a tile's would do for
+// the longest.
+size_t row_workspace_bytes(DType dtype, int64_t cols, int64_t k) {
+  const int64_t key_bytes = dtype_bytes(dtype);
+  const bool wide = is_wide(key_bytes, cols);
+  const size_t candidate_bytes = wide ? kWideCandidateBytes : kNarrowCandidateBytes;
+  const int64_t keys = std::min(cols, std::max(kTile, kKeptKeysPerWinner * k));
+  return aligned(sizeof(int64_t)) + aligned((2 * k + kSpareCandidates) * candidate_bytes) +
+         aligned((2 * k + kSpareDelegates) * key_bytes) + aligned((keys + kSpareKeys) * key_bytes);
 }
 
 void topk(const Problem& problem, const Layout& layout, const Buffers& buffers, int threads,

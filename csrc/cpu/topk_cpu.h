@@ -19,6 +19,9 @@ using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain,
 // Bytes of workspace for `topk` on up to `threads` threads: O(k) a thread and a small buffer.
 size_t workspace_bytes(const Problem& problem, const Layout& layout, int threads);
 
+// Enough for `topk` on one thread of one dense row of up to so many elements and winners.
+size_t row_workspace_bytes(DType dtype, int64_t cols, int64_t k);
+
 // Fills buffers.values and buffers.indices. 1 <= k <= cols, rows >= 1. Does not throw or allocate.
 void topk(const Problem& problem, const Layout& layout, const Buffers& buffers, int threads,
           ParallelFor parallel_for);

@@ -20,6 +20,14 @@ size_t workspace_bytes(const RerankPlan& plan);
 
 ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream stream);
 
+size_t workspace_bytes(const SparsifyPlan& plan);
+
+ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream stream);
+
+size_t workspace_bytes(const VarlenPlan& plan);
+
+ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream stream);
+
 // Reads `bytes` once, 16-byte aligned, and leaves one number a block in `scratch`, kReadFloorScratchBytes
 // at least: the yardstick of the benchmarks.
 inline constexpr size_t kReadFloorScratchBytes = 64 * 1024;

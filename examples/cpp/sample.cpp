@@ -1,4 +1,5 @@
-// Draws the next token from the k best logits of each row, and lets a gradient flow back to just those.
+// Draws the next token from the k best logits of each row, and lets a gradient flow back to just those. Then
+// finds the nearest row of each, with one ruled out.
 #include <ATen/ATen.h>
 #include <gputopk/topk.h>
 
@@ -25,5 +26,13 @@ int main() {
   const bool installed = at::equal(first, at::arange(100));
   gputopk::install(at::kCPU, false);
   std::cout << (installed ? "installed" : "not installed") << '\n';
-  return same && reached == 4 * 50 && installed ? 0 : 1;
+
+  const at::Tensor rows = logits.detach(), all = at::arange(4);
+  gputopk::RerankOptions options;
+  options.allow = all > 0;
+  auto [distances, nearest] = gputopk::rerank(rows, rows, all, 1, gputopk::Metric::kL2, options);
+  const bool found =
+      nearest.narrow(0, 1, 3).flatten().equal(all.narrow(0, 1, 3)) && nearest[0].gt(0).all().item<bool>();
+  std::cout << (found ? "the nearest rows are found\n" : "the nearest rows are not found\n");
+  return same && reached == 4 * 50 && installed && found ? 0 : 1;
 }

@@ -62,21 +62,36 @@ enum class Metric : int64_t {
   kCosine = 2,        // cosine similarity, 0 for a vector of zeros: more is better
 };
 
+// Which candidates a rerank looks at, and how; all tensors on the queries' device.
+struct RerankOptions {
+  std::optional<at::Tensor> lengths;      // [q] int32 or int64: only so many of a query's candidates count
+  std::optional<at::Tensor> row_offsets;  // [q + 1], with ids of one dimension: whose each of those is (CSR)
+  std::optional<at::Tensor> allow;        // bool [n], or bits in uint8 [ceil(n / 8)] or int32 [ceil(n / 32)]
+  std::optional<at::Tensor> scales;       // [n] float32, of int8 and uint8 vectors: each row's factor
+  bool positions = false;                 // where winners stand among the query's candidates, not their ids
+};
+
 // The k best of each query's candidates by exact distance, best first: {distances [q, k] float32, ids [q,
 // k]}.
 //
-//   queries [q, d], vectors [n, d]: float32, float16 or bfloat16
-//   candidate_ids [q, c]: int32 or int64, rows of `vectors`; an id outside [0, n), such as -1, is missing
+//   queries [q, d]: float32, float16 or bfloat16
+//   vectors [n, d]: those, int8 or uint8
+//   candidate_ids [q, c], or [c] for all queries: int32 or int64, rows of `vectors`; an id outside [0, n),
+//     such as -1, is missing
 //
 // Behind all numbers come NaN distances, then id -1 for missing candidates. No gradients.
 inline std::tuple<at::Tensor, at::Tensor> rerank(const at::Tensor& queries, const at::Tensor& vectors,
                                                  const at::Tensor& candidate_ids, int64_t k,
-                                                 Metric metric = Metric::kL2) {
-  using Signature = std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&,
-                                                       const at::Tensor&, c10::SymInt, int64_t);
+                                                 Metric metric = Metric::kL2,
+                                                 const RerankOptions& options = {}) {
+  using Optional = const std::optional<at::Tensor>&;
+  using Signature =
+      std::tuple<at::Tensor, at::Tensor>(const at::Tensor&, const at::Tensor&, const at::Tensor&, c10::SymInt,
+                                         int64_t, Optional, Optional, Optional, Optional, bool);
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("gputopk::rerank", "").typed<Signature>();
-  return op.call(queries, vectors, candidate_ids, k, static_cast<int64_t>(metric));
+  return op.call(queries, vectors, candidate_ids, k, static_cast<int64_t>(metric), options.lengths,
+                 options.row_offsets, options.allow, options.scales, options.positions);
 }
 
 }  // namespace gputopk

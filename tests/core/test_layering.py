@@ -15,6 +15,7 @@ CUDA_FILES = {
     "cost.h": "cuda base",
     "gpu.h": "cuda base",
     "stream.h": "cuda base",
+    "windows.h": "cuda base",
     "workspace.h": "cuda base",
     "topk.h": "front header",
     "topk.cpp": "front",

@@ -14,31 +14,40 @@ void backwards(int64_t begin, int64_t end, int64_t, void (*body)(int64_t, int64_
 gputopk::RerankProblem make_problem(const int64_t* numbers) {
   gputopk::RerankProblem problem;
   problem.dtype = static_cast<gputopk::DType>(numbers[0]);
-  problem.metric = static_cast<gputopk::Metric>(numbers[1]);
-  problem.queries = numbers[2];
-  problem.vectors = numbers[3];
-  problem.candidates = numbers[4];
-  problem.dims = numbers[5];
-  problem.k = numbers[6];
-  problem.wide_ids = numbers[7] != 0;
+  problem.query_dtype = static_cast<gputopk::DType>(numbers[1]);
+  problem.metric = static_cast<gputopk::Metric>(numbers[2]);
+  problem.queries = numbers[3];
+  problem.vectors = numbers[4];
+  problem.candidates = numbers[5];
+  problem.listed = numbers[6];
+  problem.dims = numbers[7];
+  problem.k = numbers[8];
+  problem.id_stride = numbers[9];
+  problem.wide_ids = numbers[10] != 0;
+  problem.wide_ranges = numbers[11] != 0;
+  problem.allow_shift = static_cast<int>(numbers[12]);
   problem.query_stride = problem.vector_stride = problem.dims;
-  problem.id_stride = problem.candidates;
   return problem;
 }
 
 }  // namespace
 
-// `numbers`: dtype, metric, queries, vectors, candidates, dims, k, wide ids; all rows dense.
+// `numbers`: as make_problem reads them; rows of queries and vectors are dense.
 extern "C" int64_t probe_workspace_bytes(const int64_t* numbers, int threads) {
   return static_cast<int64_t>(gputopk::cpu::rerank_workspace_bytes(make_problem(numbers), threads));
 }
 
-extern "C" void probe_rerank(const int64_t* numbers, int threads, const void* queries, const void* vectors,
-                             const void* candidate_ids, void* distances, void* ids, void* workspace) {
+// `inputs`: queries, vectors, ids, lengths, row offsets, allow, scales; null where there are none.
+extern "C" void probe_rerank(const int64_t* numbers, int threads, const void* const* inputs, void* distances,
+                             void* ids, void* workspace) {
   gputopk::RerankBuffers buffers;
-  buffers.queries = queries;
-  buffers.vectors = vectors;
-  buffers.candidate_ids = candidate_ids;
+  buffers.queries = inputs[0];
+  buffers.vectors = inputs[1];
+  buffers.candidate_ids = inputs[2];
+  buffers.lengths = inputs[3];
+  buffers.row_offsets = inputs[4];
+  buffers.allow = static_cast<const uint8_t*>(inputs[5]);
+  buffers.scales = static_cast<const float*>(inputs[6]);
   buffers.distances = static_cast<float*>(distances);
   buffers.ids = ids;
   buffers.workspace = workspace;

@@ -58,24 +58,38 @@ class Probe:
     def describe(self) -> str:
         return self.library.probe_describe().decode()
 
-    def rerank(self, queries, vectors, ids, k: int, metric: str, threads: int):
-        dtype = self.library.probe_dtype(oracle.name_of(queries.dtype).encode())
-        sizes = (len(queries), len(vectors), ids.shape[1], queries.shape[1], k, ids.dtype == torch.int64)
-        numbers = np.array([dtype, reference.METRICS.index(metric), *sizes], np.int64)
+    def rerank(
+        self, queries, vectors, ids, k: int, metric: str, threads: int, *,
+        lengths=None, row_offsets=None, allow=None, scales=None,
+    ):  # fmt: skip
+        dtypes = [self.library.probe_dtype(oracle.name_of(t.dtype).encode()) for t in (vectors, queries)]
+        ranges = lengths if row_offsets is None else row_offsets
+        numbers = np.array(
+            [
+                *dtypes, reference.METRICS.index(metric), len(queries), len(vectors), max(ids.shape[-1], k),
+                0 if row_offsets is None else len(ids), queries.shape[1], k,
+                ids.shape[1] if ids.dim() == 2 else 0, ids.dtype == torch.int64,
+                ranges is not None and ranges.dtype == torch.int64,
+                0 if allow is None or allow.dtype == torch.bool else 3,
+            ],
+            np.int64,
+        )  # fmt: skip
         request = numbers.ctypes.data_as(ctypes.c_void_p)
-        inputs = [oracle.bits_of(tensor).copy() for tensor in (queries, vectors, ids)]
+        tensors = (queries, vectors, ids, lengths, row_offsets, allow, scales)
+        inputs = [None if tensor is None else oracle.bits_of(tensor).copy() for tensor in tensors]
+        addresses = [None if copy is None else copy.ctypes.data for copy in inputs]
         outputs = {
             "distances": len(queries) * k * 4,
             "ids": len(queries) * k * ids.dtype.itemsize,
             "workspace": self.library.probe_workspace_bytes(request, threads),
         }
         buffers = {name: np.full(size + self.guard, CANARY, np.uint8) for name, size in outputs.items()}
-        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in (*inputs, *buffers.values())]
-        self.library.probe_rerank(request, threads, *pointers)
+        pointers = [array.ctypes.data_as(ctypes.c_void_p) for array in buffers.values()]
+        self.library.probe_rerank(request, threads, (ctypes.c_void_p * len(inputs))(*addresses), *pointers)
         for name, size in outputs.items():
             assert (buffers[name][size:] == CANARY).all(), f"written behind the {name}"
-        for tensor, copy in zip((queries, vectors, ids), inputs, strict=True):
-            assert (copy == oracle.bits_of(tensor)).all(), "an input was written to"
+        for tensor, copy in zip(tensors, inputs, strict=True):
+            assert tensor is None or (copy == oracle.bits_of(tensor)).all(), "an input was written to"
         results = (
             torch.from_numpy(buffers[name][: outputs[name]]).view(dtype).view(len(queries), k)
             for name, dtype in (("distances", torch.float32), ("ids", ids.dtype))
@@ -87,21 +101,48 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
     """Requests of every kind, each checked."""
     generator = random.Random(seed)
     for example in range(examples):
-        dtype = generator.choice(reference.DTYPES)
+        dtype, query_dtype = generator.choice(reference.VECTOR_DTYPES), generator.choice(reference.DTYPES)
         dims = generator.choice([0, 1, 15, 16, 17, 63, 64, 65, generator.randint(1, 300)])
         queries, vectors = generator.randint(1, 4), generator.randint(1, 200)
         candidates = max(1, int(2 ** generator.uniform(0, 11)))
         k = generator.choice([1, candidates, generator.randint(1, candidates), min(10, candidates)])
         threads = generator.choice([1, 1, 2, 8])
+        form = generator.choice(["matrix", "matrix", "one list", "offsets"])
         ids = reference.some_ids(
-            queries, candidates, vectors, generator.choice([torch.int32, torch.int64]), seed=example
+            queries if form == "matrix" else 1,
+            candidates,
+            vectors,
+            generator.choice([torch.int32, torch.int64]),
+            seed=example,
         )
+        ids = ids if form == "matrix" else ids[0]
+        options, plain = {}, {}
+        range_dtype = generator.choice([torch.int32, torch.int64])
+        if form == "offsets":
+            offsets = [generator.randint(-5, candidates + 5) for _ in range(queries + 1)]
+            options["row_offsets"] = plain["row_offsets"] = torch.tensor(offsets, dtype=range_dtype)
+        elif generator.random() < 0.3:
+            lengths = [generator.randint(-5, candidates + 5) for _ in range(queries)]
+            options["lengths"] = plain["lengths"] = torch.tensor(lengths, dtype=range_dtype)
+        if generator.random() < 0.3:
+            plain["mask"] = mask = torch.tensor([generator.random() < 0.7 for _ in range(vectors)])
+            bits = generator.choice([torch.uint8, torch.int32])
+            options["allow"] = mask if generator.random() < 0.3 else reference.bits_of_mask(mask, bits)
         metric = generator.choice(reference.METRICS)
         exact = metric != "cosine" and generator.random() < 0.5
-        make = reference.whole_numbers if exact else reference.normal
+        make = reference.whole_numbers if exact else reference.any_numbers
         check = reference.assert_exact if exact else reference.assert_close
-        tensors = make(queries, dims, dtype, seed=example), make(vectors, dims, dtype, seed=example + 1), ids
-        check(probe.rerank(*tensors, k, metric, threads), *tensors, k, metric)
+        rows, table = (
+            make(queries, dims, query_dtype, seed=example),
+            make(vectors, dims, dtype, seed=example + 1),
+        )
+        numbers = table
+        if dtype in (torch.int8, torch.uint8) and generator.random() < 0.5:
+            scales = [2.0 ** generator.randint(-2, 2) for _ in range(vectors)]
+            options["scales"] = torch.tensor(scales)
+            numbers = table * options["scales"][:, None]
+        result = probe.rerank(rows, table, ids, k, metric, threads, **options)
+        check(result, rows, numbers, reference.plain_ids(ids, queries, k, **plain), k, metric)
 
 
 @pytest.mark.parametrize("level", test_levels.LEVELS)

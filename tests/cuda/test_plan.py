@@ -502,10 +502,33 @@ def test_reranking_keeps_lists_that_hold_k(k, capacity):
 
 
 def test_reranking_stores_keys_for_a_large_k_and_for_few_queries():
-    assert rerank_plan(1000, 1000, 257).startswith("rerank: keys stored by 1 blocks a query, then air")
+    assert rerank_plan(1000, 1000, 257).startswith(
+        "rerank: keys stored by 1 blocks a query, 1000 queries at a time, then air"
+    )
     assert rerank_plan(4, 100_000, 10).startswith("rerank: keys stored by ")
     assert rerank_plan(4, 1000, 10).startswith("rerank: lists of 32, ")
     assert rerank_plan(132, 100_000, 10).startswith("rerank: lists of 32, 8 warps")
+
+
+def test_reranking_never_stores_more_than_256_mib():
+    # 10,000 x 100,000 keys are 4 GB: 15 slices of no more than 671 queries.
+    plan = rerank_plan(10_000, 100_000, 300)
+    assert plan.startswith("rerank: keys stored by 1 blocks a query, 667 queries at a time, then ")
+    assert 667 * 100_000 * 4 <= 2**28 and 15 * 667 >= 10_000
+    assert ", 1 queries at a time, " in rerank_plan(3, 2**27, 10)
+
+
+def test_reranking_rows_between_offsets_keeps_lists_where_keys_would_take_slices():
+    def plan(queries: int, total: int, k: int) -> str:
+        rows, vectors = (torch.empty(n, 8, device="meta") for n in (queries, 10))
+        ids = torch.empty(total, dtype=torch.int64, device="meta")
+        offsets = torch.empty(queries + 1, dtype=torch.int64, device="meta")
+        return torch.ops.gputopk._rerank_plan(rows, vectors, ids, k, row_offsets=offsets)
+
+    assert plan(4, 400_000, 10).startswith("rerank: keys stored by ")
+    assert plan(100, 10_000_000, 10).startswith("rerank: lists of 32, 8 warps")
+    assert plan(100, 10_000_000, 300).startswith("rerank: keys stored by ")
+    assert plan(1000, 0, 10).startswith("rerank: lists of 32, ")
 
 
 def test_reranking_plans_of_empty_outputs_are_none():

@@ -103,23 +103,101 @@ class _Topk(ctypes.Structure):
     ]
 
 
-class _Rerank(ctypes.Structure):
+class _Numbers(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "metric", "wide_ids")),
+        ("data", ctypes.c_void_p),
+        *((name, ctypes.c_int64) for name in ("elements", "row_stride", "col_stride")),
+        ("wide", ctypes.c_int32),
+    ]
+
+
+class _Varlen(ctypes.Structure):
+    _fields_ = [
+        *(
+            (name, ctypes.c_int32)
+            for name in ("dtype", "largest", "magnitude", "order", "wide_indices", "page_shift", "kth_alone")
+        ),
         *(
             (name, ctypes.c_int64)
             for name in (
-                "queries",
-                "vectors",
-                "candidates",
-                "dims",
+                "rows",
+                "cols",
+                "row_stride",
                 "k",
-                "query_stride",
-                "vector_stride",
-                "id_stride",
+                "max_length",
+                "pad_index",
+                "tables",
+                "pages",
+                "mask_row_stride",
+                "mask_elements",
+                "value_stride",
+                "index_stride",
             )
         ),
-        *((name, ctypes.c_void_p) for name in ("query_rows", "vector_rows", "ids", "distances", "ids_out")),
+        *(
+            (name, _Numbers)
+            for name in (
+                "lengths",
+                "starts",
+                "row_k",
+                "offsets",
+                "ids",
+                "page_table",
+                "page_row",
+                "page_start",
+            )
+        ),
+        *((name, ctypes.c_void_p) for name in ("input", "mask", "values", "indices", "counts")),
+    ]
+
+
+def _numbers(table: torch.Tensor | None) -> _Numbers:
+    """A number a row, a table of columns that rows share has stride 0."""
+    if table is None:
+        return _Numbers()
+    return _Numbers(
+        data=table.data_ptr(),
+        elements=table.numel(),
+        row_stride=table.stride(0),
+        col_stride=table.stride(1) if table.dim() == 2 else 0,
+        wide=table.dtype == torch.int64,
+    )
+
+
+class _Rerank(ctypes.Structure):
+    _fields_ = [
+        *(
+            (name, ctypes.c_int32)
+            for name in (
+                "dtype", "query_dtype", "metric", "wide_ids", "wide_ranges", "allow_shift", "positions",
+            )
+        ),
+        *(
+            (name, ctypes.c_int64)
+            for name in (
+                "queries", "vectors", "candidates", "listed", "dims", "k", "query_stride", "vector_stride",
+                "id_stride", "allow_bytes", "most_stored_bytes",
+            )
+        ),
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "query_rows", "vector_rows", "scales", "ids", "lengths", "row_offsets", "allow", "distances",
+                "ids_out",
+            )
+        ),
+    ]  # fmt: skip
+
+
+class _Sparsify(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("dtype", "add_dtype", "update", "wide_indices")),
+        *((name, ctypes.c_double) for name in ("alpha", "mu")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("rows", "cols", "self_stride", "add_stride", "momentum_stride", "k")
+        ),
+        *((name, ctypes.c_void_p) for name in ("self", "add", "momentum", "values", "indices")),
     ]
 
 
@@ -216,29 +294,132 @@ class Library:
         plan = self._call(self.lib.simt_topk, tensor, k, values, indices, device, seed, dict(options))
         return values, indices, plan
 
-    def rerank(self, queries, vectors, ids, k: int, metric: int, device: Device = Device(), seed: int = 1):
-        """(distances, ids, plan), as of torch_topk.rerank."""
+    def rerank(
+        self,
+        queries,
+        vectors,
+        ids,
+        k: int,
+        metric: int,
+        device: Device = Device(),
+        seed: int = 1,
+        *,
+        lengths=None,
+        row_offsets=None,
+        allow=None,
+        scales=None,
+        positions: bool = False,
+        most_stored_bytes: int = 2**28,
+    ):
+        """(distances, ids, plan), as of torch.ops.gputopk.rerank."""
         distances = torch.empty((queries.shape[0], k), dtype=torch.float32)
         ids_out = torch.empty((queries.shape[0], k), dtype=ids.dtype)
+        ranges = lengths if row_offsets is None else row_offsets
+
+        def address(tensor):
+            return None if tensor is None else tensor.data_ptr()
+
         call = _Rerank(
-            dtype=_DTYPES[queries.dtype],
+            dtype=_DTYPES[vectors.dtype],
+            query_dtype=_DTYPES[queries.dtype],
             metric=metric,
             wide_ids=ids.dtype == torch.int64,
+            wide_ranges=ranges is not None and ranges.dtype == torch.int64,
+            allow_shift=0 if allow is None or allow.dtype == torch.bool else 3,
+            positions=positions,
             queries=queries.shape[0],
             vectors=vectors.shape[0],
-            candidates=ids.shape[1],
+            candidates=max(ids.shape[-1], k),
+            listed=0 if row_offsets is None else ids.shape[0],
             dims=queries.shape[1],
             k=k,
             query_stride=queries.stride(0),
             vector_stride=vectors.stride(0),
-            id_stride=ids.stride(0),
+            id_stride=ids.stride(0) if ids.dim() == 2 else 0,
+            allow_bytes=0 if allow is None else allow.nbytes,
+            most_stored_bytes=most_stored_bytes,
             query_rows=queries.data_ptr(),
             vector_rows=vectors.data_ptr(),
+            scales=address(scales),
             ids=ids.data_ptr(),
+            lengths=address(lengths),
+            row_offsets=address(row_offsets),
+            allow=address(allow),
             distances=distances.data_ptr(),
             ids_out=ids_out.data_ptr(),
         )
         return distances, ids_out, self._run(self.lib.simt_rerank, call, device, seed)
+
+    def sparsify(
+        self, tensor, k: int, add=None, alpha=1.0, momentum=None, mu=0.0, index_dtype=torch.int32,
+        device: Device = Device(), seed: int = 1,
+    ):  # fmt: skip
+        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed."""
+        rows, cols = tensor.shape
+        values = torch.empty((rows, k), dtype=tensor.dtype)
+        indices = torch.empty((rows, k), dtype=index_dtype)
+        call = _Sparsify(
+            dtype=_DTYPES[tensor.dtype],
+            add_dtype=_DTYPES[tensor.dtype if add is None else add.dtype],
+            update=0 if add is None else 3 if momentum is not None else 1 if alpha == 1 else 2,
+            wide_indices=index_dtype == torch.int64,
+            alpha=alpha,
+            mu=mu,
+            rows=rows,
+            cols=cols,
+            self_stride=tensor.stride(0),
+            add_stride=0 if add is None else add.stride(0),
+            momentum_stride=0 if momentum is None else momentum.stride(0),
+            k=k,
+            self=tensor.data_ptr(),
+            add=0 if add is None else add.data_ptr(),
+            momentum=0 if momentum is None else momentum.data_ptr(),
+            values=values.data_ptr(),
+            indices=indices.data_ptr(),
+        )
+        return values, indices, self._run(self.lib.simt_sparsify, call, device, seed)
+
+    def varlen(self, tensor, k: int, device: Device = Device(), seed: int = 1, gap: int = 0, **options):
+        """((values, indices, counts), plan), as of torch_topk.topk_varlen. Numbers, masks and ids are dense;
+        ids and mask are [rows, cols]. gap: elements between rows of the outputs."""
+        rows, cols = tensor.shape
+        index_dtype = options.get("index_dtype", torch.int32)
+        wide_values = torch.empty((rows, k + gap), dtype=tensor.dtype)
+        wide_indices = torch.empty((rows, k + gap), dtype=index_dtype)
+        counts = torch.empty(rows, dtype=torch.int32)
+        return_values = options.get("return_values", True)
+        mask, table = options.get("mask"), options.get("page_table")
+        names = ("lengths", "starts", "row_k", "offsets", "ids", "page_table", "page_row", "page_start")
+        call = _Varlen(
+            dtype=_DTYPES[tensor.dtype],
+            largest=options.get("largest", True),
+            magnitude=options.get("magnitude", False),
+            order=("any", "value", "index").index(options.get("order", "any")),
+            wide_indices=index_dtype == torch.int64,
+            page_shift=options.get("page_size", 1).bit_length() - 1,
+            kth_alone=options.get("kth_alone", False),
+            rows=rows,
+            cols=cols,
+            row_stride=tensor.stride(0) if rows > 1 else cols,
+            k=k,
+            max_length=min(options.get("max_length", cols), cols),
+            pad_index=options.get("pad_index", -1),
+            tables=0 if table is None else table.shape[0],
+            pages=0 if table is None else table.shape[1],
+            mask_row_stride=0 if mask is None else mask.stride(0),
+            mask_elements=0 if mask is None else mask.numel(),
+            value_stride=k + gap,
+            index_stride=k + gap,
+            input=tensor.data_ptr(),
+            mask=0 if mask is None else mask.data_ptr(),
+            values=wide_values.data_ptr() if return_values else 0,
+            indices=wide_indices.data_ptr(),
+            counts=counts.data_ptr(),
+            **{name: _numbers(options.get(name)) for name in names},
+        )
+        plan = self._run(self.lib.simt_varlen, call, device, seed)
+        values = wide_values[:, :k] if return_values else None
+        return (values, wide_indices[:, :k], counts), plan
 
     def probe(self, name: str, seed: int = 1) -> list[int]:
         """The output of a kernel of probes.cpp."""

@@ -108,10 +108,7 @@ template <>
 cuda::grid_select::Registers config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   using cuda::grid_select::Registers;
   require(problem.k <= cuda::grid_select::kRegistersMaxK, "so large a k for lists in registers");
-  auto config = Registers::plan(problem, device, grid_select_study(problem, take));
-  // Rows with indices of 64 bits are none for a warp.
-  if (config.blocks_per_row == 0 && problem.cols > simt::most_cols_of_32_bits) config.blocks_per_row = 1;
-  return config;
+  return Registers::plan(problem, device, grid_select_study(problem, take));
 }
 template <>
 cuda::grid_select::SharedList config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
@@ -164,6 +161,8 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
   shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
   require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
+  require(problem.cols >= shape.sample, "so short a row for its sample");
+  require(shape.capacity <= 8 * shape.threads, "so large a capacity for its threads");
   return config;
 }
 
@@ -197,14 +196,49 @@ struct SimtTopk {
   void* indices;
 };
 
+struct SimtNumbers {
+  const void* data;  // null: there are none
+  int64_t elements, row_stride, col_stride;
+  int32_t wide;
+};
+
+// The arguments of gputopk::topk_varlen.
+struct SimtVarlen {
+  int32_t dtype, largest, magnitude, order, wide_indices, page_shift, kth_alone;
+  int64_t rows, cols, row_stride, k, max_length, pad_index, tables, pages, mask_row_stride, mask_elements;
+  int64_t value_stride, index_stride;
+  SimtNumbers lengths, starts, row_k, offsets, ids, page_table, page_row, page_start;
+  const void* input;
+  const void* mask;
+  void* values;
+  void* indices;
+  void* counts;
+};
+
 struct SimtRerank {
-  int32_t dtype, metric, wide_ids;
-  int64_t queries, vectors, candidates, dims, k, query_stride, vector_stride, id_stride;
+  int32_t dtype, query_dtype, metric, wide_ids, wide_ranges, allow_shift, positions;
+  int64_t queries, vectors, candidates, listed, dims, k, query_stride, vector_stride, id_stride, allow_bytes,
+      most_stored_bytes;
   const void* query_rows;
   const void* vector_rows;
+  const float* scales;
   const void* ids;
+  const void* lengths;
+  const void* row_offsets;
+  const uint8_t* allow;
   float* distances;
   void* ids_out;
+};
+
+struct SimtSparsify {
+  int32_t dtype, add_dtype, update, wide_indices;
+  double alpha, mu;
+  int64_t rows, cols, self_stride, add_stride, momentum_stride, k;
+  void* self;
+  const void* add;
+  void* momentum;
+  void* values;
+  void* indices;
 };
 
 }  // extern "C"
@@ -370,38 +404,147 @@ int simt_topk(const SimtTopk* call, const SimtDevice* device, char* text, size_t
   });
 }
 
+// The same of ragged rows.
+int simt_varlen(const SimtVarlen* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    const auto numbers = [](const char* name, const SimtNumbers& given) {
+      if (given.data != nullptr) {
+        simt::add_region(name, const_cast<void*>(given.data), given.elements * (given.wide ? 8 : 4),
+                         simt::Region::kInput);
+      }
+      return gputopk::Numbers{given.data, given.wide != 0, given.row_stride, given.col_stride};
+    };
+    gputopk::VarlenProblem varlen;
+    Problem& problem = varlen.problem;
+    problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.rows = call->rows;
+    problem.cols = call->cols;
+    problem.row_stride = call->row_stride;
+    problem.k = call->k;
+    problem.largest = call->largest != 0;
+    problem.magnitude = call->magnitude != 0;
+    problem.wide_indices = call->wide_indices != 0;
+    varlen.order = static_cast<gputopk::WinnerOrder>(call->order);
+    varlen.windows = {numbers("starts", call->starts), numbers("lengths", call->lengths),
+                      numbers("row_k", call->row_k), call->cols, call->k};
+    varlen.filter = {static_cast<const uint8_t*>(call->mask), call->mask_row_stride,
+                     numbers("ids", call->ids)};
+    varlen.map.ids = varlen.filter.ids;
+    varlen.map.offsets = numbers("offsets", call->offsets);
+    varlen.map.page_table = numbers("page_table", call->page_table);
+    varlen.map.page_row = numbers("page_row", call->page_row);
+    varlen.map.page_start = numbers("page_start", call->page_start);
+    varlen.map.tables = call->tables;
+    varlen.map.pages = call->pages;
+    varlen.map.page_shift = call->page_shift;
+    varlen.map.pad_index = call->pad_index;
+    varlen.max_length = call->max_length;
+    varlen.kth_alone = call->kth_alone != 0;
+    if (varlen.kth_alone) varlen.windows.k = call->cols;
+    const cuda::VarlenPlan plan = cuda::make_varlen_plan(varlen, gpu);
+    char line[1024];
+    cuda::describe(plan, line, sizeof(line));
+    copy_text(line, text, bytes);
+
+    const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
+    const size_t row = problem.cols * element, stride = problem.row_stride * element;
+    simt::add_region("input", const_cast<void*>(call->input), (problem.rows - 1) * stride + row,
+                     simt::Region::kInput, stride > row ? row : 0, stride);
+    if (call->mask != nullptr) {
+      simt::add_region("mask", const_cast<void*>(call->mask), call->mask_elements, simt::Region::kInput);
+    }
+    const auto places = [&](int64_t row_stride) {
+      return static_cast<size_t>((problem.rows - 1) * row_stride + problem.k);
+    };
+    if (call->values != nullptr) {
+      simt::add_region("values", call->values, places(call->value_stride) * element, simt::Region::kOutput,
+                       call->value_stride > problem.k ? problem.k * element : 0,
+                       call->value_stride * element);
+    }
+    simt::add_region("indices", call->indices, places(call->index_stride) * index, simt::Region::kOutput,
+                     call->index_stride > problem.k ? problem.k * index : 0, call->index_stride * index);
+    simt::add_region("counts", call->counts, problem.rows * sizeof(int32_t), simt::Region::kOutput);
+    const Memory workspace(cuda::workspace_bytes(plan));
+
+    gputopk::VarlenBuffers buffers;
+    buffers.input = call->input;
+    buffers.values = call->values;
+    buffers.indices = call->indices;
+    buffers.value_stride = call->value_stride;
+    buffers.index_stride = call->index_stride;
+    buffers.counts = static_cast<int32_t*>(call->counts);
+    buffers.workspace = workspace.get();
+    const int error = cuda::run(plan, buffers, nullptr);
+    if (!simt::synchronize()) return kFailed;
+    if (error != 0) return error;
+    for (int64_t r = 0; r < problem.rows; ++r) {
+      const auto begin = [&](void* out, int64_t row_stride, size_t bytes_each) {
+        return static_cast<char*>(out) + r * row_stride * bytes_each;
+      };
+      if (call->values != nullptr) {
+        check_written("value", begin(call->values, call->value_stride, element), problem.k * element,
+                      element);
+      }
+      check_written("index", begin(call->indices, call->index_stride, index), problem.k * index, index);
+    }
+    if (!varlen.kth_alone) {
+      check_written("count", call->counts, problem.rows * sizeof(int32_t), sizeof(int32_t));
+    }
+    return kOk;
+  });
+}
+
 // The same of a rerank.
 int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, size_t bytes) {
   return guarded(text, bytes, [&]() -> int {
     const cuda::Device gpu = use(*device);
     gputopk::RerankProblem problem;
     problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.query_dtype = static_cast<gputopk::DType>(call->query_dtype);
     problem.metric = static_cast<gputopk::Metric>(call->metric);
     problem.queries = call->queries;
     problem.vectors = call->vectors;
     problem.candidates = call->candidates;
+    problem.listed = call->listed;
     problem.dims = call->dims;
     problem.k = call->k;
     problem.query_stride = call->query_stride;
     problem.vector_stride = call->vector_stride;
     problem.id_stride = call->id_stride;
     problem.wide_ids = call->wide_ids != 0;
-    const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu);
+    problem.wide_ranges = call->wide_ranges != 0;
+    problem.allow_shift = call->allow_shift;
+    problem.positions = call->positions != 0;
+    const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu, call->most_stored_bytes);
     char line[1024];
     cuda::describe(plan, line, sizeof(line));
     copy_text(line, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), id = problem.wide_ids ? 8 : 4;
-    const size_t row = problem.dims * element, winners = static_cast<size_t>(problem.queries * problem.k);
+    const size_t query_element = gputopk::dtype_bytes(problem.query_dtype),
+                 range = problem.wide_ranges ? 8 : 4;
+    const size_t winners = static_cast<size_t>(problem.queries * problem.k);
     const auto add_rows = [](const char* name, const void* first, int64_t rows, size_t stride,
                              size_t row_bytes) {
       if (rows == 0) return;
       simt::add_region(name, const_cast<void*>(first), (rows - 1) * stride + row_bytes, simt::Region::kInput,
                        stride > row_bytes ? row_bytes : 0, stride);
     };
-    add_rows("queries", call->query_rows, problem.queries, problem.query_stride * element, row);
-    add_rows("vectors", call->vector_rows, problem.vectors, problem.vector_stride * element, row);
-    add_rows("candidate ids", call->ids, problem.queries, problem.id_stride * id, problem.candidates * id);
+    add_rows("queries", call->query_rows, problem.queries, problem.query_stride * query_element,
+             problem.dims * query_element);
+    add_rows("vectors", call->vector_rows, problem.vectors, problem.vector_stride * element,
+             problem.dims * element);
+    if (call->row_offsets != nullptr) {
+      add_rows("candidate ids", call->ids, 1, 0, problem.listed * id);
+      add_rows("row offsets", call->row_offsets, 1, 0, (problem.queries + 1) * range);
+    } else {
+      const int64_t lists = problem.id_stride == 0 ? 1 : problem.queries;
+      add_rows("candidate ids", call->ids, lists, problem.id_stride * id, problem.candidates * id);
+    }
+    if (call->lengths != nullptr) add_rows("lengths", call->lengths, 1, 0, problem.queries * range);
+    if (call->scales != nullptr) add_rows("scales", call->scales, 1, 0, problem.vectors * sizeof(float));
+    if (call->allow != nullptr) add_rows("allow", call->allow, 1, 0, call->allow_bytes);
     simt::add_region("distances", call->distances, winners * sizeof(float), simt::Region::kOutput);
     simt::add_region("ids", call->ids_out, winners * id, simt::Region::kOutput);
     const Memory workspace(cuda::workspace_bytes(plan));
@@ -409,7 +552,11 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     gputopk::RerankBuffers buffers;
     buffers.queries = call->query_rows;
     buffers.vectors = call->vector_rows;
+    buffers.scales = call->scales;
     buffers.candidate_ids = call->ids;
+    buffers.lengths = call->lengths;
+    buffers.row_offsets = call->row_offsets;
+    buffers.allow = call->allow;
     buffers.distances = call->distances;
     buffers.ids = call->ids_out;
     buffers.workspace = workspace.get();
@@ -418,6 +565,60 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     if (error != 0) return error;
     check_written("distance", call->distances, winners * sizeof(float), sizeof(float));
     check_written("id", call->ids_out, winners * id, id);
+    return kOk;
+  });
+}
+
+// The same of a sparsification.
+int simt_sparsify(const SimtSparsify* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    gputopk::SparsifyProblem problem;
+    problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.add_dtype = static_cast<gputopk::DType>(call->add_dtype);
+    problem.update = static_cast<gputopk::Update>(call->update);
+    problem.alpha = call->alpha;
+    problem.mu = call->mu;
+    problem.rows = call->rows;
+    problem.cols = call->cols;
+    problem.self_stride = call->self_stride;
+    problem.add_stride = call->add_stride;
+    problem.momentum_stride = call->momentum_stride;
+    problem.k = call->k;
+    problem.wide_indices = call->wide_indices != 0;
+    gputopk::SparsifyBuffers buffers;
+    buffers.self = call->self;
+    buffers.add = call->add;
+    buffers.momentum = call->momentum;
+    buffers.values = call->values;
+    buffers.indices = call->indices;
+    const auto plan = cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers));
+    char line[1024];
+    cuda::describe(plan, line, sizeof(line));
+    copy_text(line, text, bytes);
+
+    const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
+    const size_t winners = static_cast<size_t>(problem.rows * problem.k);
+    const auto add_rows = [&](const char* name, const void* first, int64_t row_stride, size_t element_bytes,
+                              simt::Region kind) {
+      if (first == nullptr) return;
+      const size_t row = problem.cols * element_bytes, stride = row_stride * element_bytes;
+      simt::add_region(name, const_cast<void*>(first), (problem.rows - 1) * stride + row, kind,
+                       problem.rows > 1 && stride > row ? row : 0, stride);
+    };
+    add_rows("self", call->self, call->self_stride, element, simt::Region::kInOut);
+    add_rows("add", call->add, call->add_stride, gputopk::dtype_bytes(problem.add_dtype),
+             simt::Region::kInput);
+    add_rows("momentum", call->momentum, call->momentum_stride, element, simt::Region::kInOut);
+    simt::add_region("values", call->values, winners * element, simt::Region::kOutput);
+    simt::add_region("indices", call->indices, winners * index, simt::Region::kOutput);
+    const Memory workspace(cuda::workspace_bytes(plan));
+    buffers.workspace = workspace.get();
+    const int error = cuda::run(plan, buffers, nullptr);
+    if (!simt::synchronize()) return kFailed;
+    if (error != 0) return error;
+    check_written("value", call->values, winners * element, element);
+    check_written("index", call->indices, winners * index, index);
     return kOk;
   });
 }

@@ -64,8 +64,9 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
 
 
 def _whole_rows(rng: random.Random) -> dict[str, int]:
+    capacity = rng.choice((1024, 2048))
     parts = rng.choice((1, 2, 4, 16))
-    return {"parts": parts, "threads": 128, "capacity": rng.choice((1024, 2048)), "blocks": rng.randint(1, 3)}
+    return {"parts": parts, "capacity": capacity, "threads": capacity // 8, "blocks": rng.randint(1, 3)}
 
 
 _DRAW = {

@@ -209,7 +209,7 @@ def test_an_odd_capacity_is_found():
         assert check(Case.parse(f"{line} most_cols_of_32_bits=0"))
 
 
-@pytest.mark.parametrize("dtype", reference.DTYPES, ids=name_of)
+@pytest.mark.parametrize("dtype", reference.VECTOR_DTYPES, ids=name_of)
 @pytest.mark.parametrize("metric", range(len(reference.METRICS)), ids=reference.METRICS)
 def test_rerank(metric, dtype):
     lib = emulated.library()
@@ -220,15 +220,52 @@ def test_rerank(metric, dtype):
         (3, 300, 129, 300),
         (2, 70, 256, 1),
     ):
-        make = reference.normal if name == "cosine" else reference.whole_numbers
-        vectors, rows = make(150, dims, dtype, seed=1), make(queries, dims, dtype, seed=2)
-        ids = reference.some_ids(queries, candidates, 150, torch.int32 if k == 33 else torch.int64, seed=3)
-        *result, plan = lib.rerank(rows, vectors, ids, k, metric, seed=k)
-        assert plan.startswith("rerank")
-        if name == "cosine":
-            reference.assert_close(result, rows, vectors, ids, k, name)
-        else:
-            reference.assert_exact(result, rows, vectors, ids, k, name)
+        # Queries of the vectors' own type, where that is one, and float32 ones.
+        for query_dtype in {dtype, torch.float32} - {torch.int8, torch.uint8}:
+            make = reference.any_numbers if name == "cosine" else reference.whole_numbers
+            vectors, rows = make(150, dims, dtype, seed=1), make(queries, dims, query_dtype, seed=2)
+            id_dtype = torch.int32 if k == 33 else torch.int64
+            ids = reference.some_ids(queries, candidates, 150, id_dtype, seed=3)
+            *result, plan = lib.rerank(rows, vectors, ids, k, metric, seed=k)
+            assert plan.startswith("rerank")
+            check = reference.assert_close if name == "cosine" else reference.assert_exact
+            check(result, rows, vectors, ids, k, name)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8, torch.uint8], ids=name_of)
+@pytest.mark.parametrize("metric", range(len(reference.METRICS)), ids=reference.METRICS)
+@pytest.mark.parametrize("k", [10, 300], ids=["lists", "keys stored"])
+def test_rerank_of_what_search_asks(k, metric, dtype):
+    """Lists and stored keys, the latter in slices, with ragged rows, filters and scales."""
+    lib, name, queries, count = emulated.library(), reference.METRICS[metric], 5, 70
+    make = reference.any_numbers if name == "cosine" else reference.whole_numbers
+    check = reference.assert_close if name == "cosine" else reference.assert_exact
+    vectors, rows = make(count, 24, dtype, seed=1), make(queries, 24, torch.float32, seed=2)
+    mask = torch.arange(count) % 3 != 0
+    numbers, scaled = vectors, {}
+    if dtype != torch.float16:
+        scaled = {"scales": torch.tensor([0.5, -2.0]).repeat(count // 2)}
+        numbers = vectors * scaled["scales"][:, None]
+    matrix = reference.some_ids(queries, 310, count, torch.int32, seed=3)
+    lengths = torch.tensor([310, 0, 33, 400, -1], dtype=torch.int32)
+    offsets = torch.tensor([-3, 100, 100, 90, 305, 999])
+    for ids, options, plain in (
+        (matrix, {"lengths": lengths, "allow": mask}, {"lengths": lengths, "mask": mask}),
+        (matrix[0], {"allow": reference.bits_of_mask(mask, torch.int32)}, {"mask": mask}),
+        (matrix[0], {"row_offsets": offsets}, {"row_offsets": offsets}),
+    ):
+        # Two queries' keys at a time: the last slice begins before the one before it ends.
+        stored = {"most_stored_bytes": 2 * 4 * 310}
+        *result, plan = lib.rerank(rows, vectors, ids, k, metric, **options, **scaled, **stored)
+        assert ("2 queries at a time" if k == 300 else "lists of 32") in plan
+        plain_ids = reference.plain_ids(ids, queries, k, **plain)
+        check(result, rows, numbers, plain_ids, k, name)
+        _, positions, _ = lib.rerank(
+            rows, vectors, ids, k, metric, **options, **scaled, **stored, positions=True
+        )
+        assert torch.equal(
+            torch.where(positions < 0, -1, plain_ids.gather(1, positions.clamp(min=0).long())), result[1]
+        )
 
 
 # The emulator itself: in sources that are right it is to find nothing, so faults are needed. mutants.py

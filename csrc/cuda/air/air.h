@@ -8,6 +8,7 @@
 #include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
+#include "cuda/windows.h"
 
 namespace gputopk::cuda::air {
 
@@ -69,6 +70,11 @@ struct OneBlock {
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+  // Windows of fewer than 2^32 elements; any k. Dense outputs of problem.k places a row: the winners by
+  // position in the window, in order with lists_winners, behind them entries that are worse than any other,
+  // in order, at positions beyond all columns. With rows.kth_alone, problem.k is 1.
+  ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
+                        Stream stream) const;
 };
 
 // One cluster of blocks a row: one launch, and blocks that exchange digits without leaving it.

@@ -17,7 +17,8 @@ inline constexpr int kAirBlockElementsPerThread = 48;
 inline constexpr int kAirBlockFewRowsElementsPerThread = 8;
 inline constexpr int kAirBlockMinThreads = 64;
 inline constexpr int kAirBlockMaxThreads = 512;
-inline constexpr int kAirBlockResident = 3;  // an SM: 40 registers a thread
+inline constexpr int kAirBlockResident = 3;        // an SM: 40 registers a thread
+inline constexpr int kAirBlockResidentRagged = 2;  // what a window is takes registers too; not timed
 // Width of the digits: the first should leave few candidates, but clearing and scanning its bins is most of
 // the work of a short row.
 inline constexpr int kAirBlockDigitBits = 12;

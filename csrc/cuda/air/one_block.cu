@@ -13,6 +13,11 @@
 // Where order is wanted and k is small, step 4 lists the winners too, and step 5, which knows every rank,
 // writes them in order. A row as short as the list is listed at once, and steps 1 to 4 are left out.
 //
+// Rows are a rectangle's, or windows that the block reads its row's place, length and k from. Behind the
+// winners of a window come padding entries, worse than all others, so that a step that orders rows of k
+// entries leaves them there. Of windows the k-th element alone may be wanted: then nothing stops before few
+// candidates are left, and step 5 writes the one whose rank it is.
+//
 // Reads after the first come from L1 or L2 where the rows of all blocks in flight fit there. It loses to
 // many_blocks.cu where rows are fewer than the SMs and long, for each is bound to one SM.
 
@@ -39,20 +44,72 @@ template <class Bits>
 struct Params {
   const Bits* input;
   int64_t rows;
-  int64_t row_stride;
-  int64_t cols;
-  int64_t k;
+  int64_t places;  // of a row in the outputs
   int digit_bits;
-  int index_bits;
-  bool lists_row;      // the whole row is listed
   bool lists_winners;  // winners are listed with the candidates
   WinnerWriter<Bits> output;
 };
 
+// A row as its block knows it.
+struct Row {
+  int64_t begin;
+  int64_t cols;
+  int64_t k;
+  int index_bits;
+  bool listed;  // whole
+};
+
+// All rows are alike.
+struct Rectangle {
+  static constexpr bool kRagged = false;
+  static constexpr int kResident = tuning::kAirBlockResident;
+  static constexpr bool kth_alone() { return false; }
+  int64_t row_stride;
+  int64_t cols;
+  int64_t k;
+  int index_bits;
+  bool lists_row;
+
+  __device__ Row of(int64_t row) const { return {row * row_stride, cols, k, index_bits, lists_row}; }
+};
+
+struct Ragged {
+  static constexpr bool kRagged = true;
+  static constexpr int kResident = tuning::kAirBlockResidentRagged;
+  WindowRows rows;
+  uint64_t pad;  // in place of a k-th element that is not there
+
+  __device__ bool kth_alone() const { return rows.kth_alone; }
+  __device__ Row of(int64_t row) const {
+    const Window window = rows.of(row);
+    const int index_bits = window.length > 1 ? bits_of(static_cast<Index>(window.length - 1)) : 0;
+    return {row * rows.row_stride + window.start, window.length, window.k, index_bits,
+            window.length <= tuning::kAirBlockList};
+  }
+};
+
+// What a window needs no selection for: padding, and rows of which all is wanted. True if that is all.
+template <class Order, class Bits = typename Order::Bits>
+__device__ bool write_unselected(const Params<Bits>& params, const Order& order, const Ragged& rows,
+                                 const Row& row, const Bits* input, const WinnerWriter<Bits>& output) {
+  const int64_t thread = threadIdx.x, threads = blockDim.x;
+  if (rows.kth_alone()) {
+    if (row.k == 0 && thread == 0) output.write(0, static_cast<Bits>(rows.pad), -1);
+    return row.k == 0;
+  }
+  // No two padding entries are equal: each has a place in an order.
+  for (int64_t i = row.k + thread; i < params.places; i += threads) {
+    output.write(i, order.worst(), rows.rows.windows.cols + i);
+  }
+  if (row.k > 0 && (row.k < row.cols || params.lists_winners)) return false;
+  for (int64_t i = thread; i < row.k; i += threads) output.write(i, input[i], i);
+  return true;
+}
+
 // Steps 1 to 4, by all threads of the block, which all follow the selection.
-template <class Order, class Word = typename KeyWord<typename Order::Bits>::type>
-__device__ void narrow_and_list(const Params<typename Order::Bits>& params, const Order& order,
-                                const typename Order::Bits* input,
+template <class Order, class Rows, class Word = typename KeyWord<typename Order::Bits>::type>
+__device__ void narrow_and_list(const Params<typename Order::Bits>& params, const Rows& rows, const Row& row,
+                                const Order& order, const typename Order::Bits* input,
                                 const WinnerWriter<typename Order::Bits>& output, uint32_t* histogram,
                                 TargetDigitScratch<uint32_t>& scratch, KeyRange<Word> (&ranges)[2],
                                 ExtendedKey<Word, Index>* list, uint32_t& written, uint32_t& listed,
@@ -60,10 +117,10 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
   using Bits = typename Order::Bits;
   using Extended = ExtendedKey<Word, Index>;
   constexpr uint64_t kRanked = tuning::kAirBlockRanked;
-  const Index last_index = static_cast<Index>(params.cols - 1);
+  const Index last_index = static_cast<Index>(row.cols - 1);
 
   // Steps 1 to 3. The first count is most of the work and looks at no more than its digit.
-  Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, params.index_bits);
+  Digit digit = digit_of_pass(1, params.digit_bits, Order::kBits, row.index_bits);
   for (int pass = 1;; ++pass) {
     const bool first = pass == 1;
     KeyRange<Word>& range = ranges[pass % 2];  // a thread may still read that of the pass before
@@ -72,10 +129,10 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
     __syncthreads();  // no thread counts into bins that another has yet to clear
     if (first) {
       SeesNothing nothing;
-      count_first_digit(order, input, params.cols, last_index, digit, histogram, nothing);
+      count_first_digit(order, input, row.cols, last_index, digit, histogram, nothing);
     } else {
       SeenKeys<Word> seen;
-      count_next_digit(order, input, params.cols, last_index, selection, digit, histogram, seen);
+      count_next_digit(order, input, row.cols, last_index, selection, digit, histogram, seen);
       range.add(seen);
     }
     __syncthreads();  // all warps have counted
@@ -84,15 +141,15 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
     selection.narrow(digit, target.digit, target.above, target.count);
     if (!first) selection.tighten(static_cast<Word>(range.least), static_cast<Word>(range.greatest));
     selection.settle_dense(last_index);
-    if (selection.takes_all() || selection.candidates <= kRanked) break;
-    digit = next_digit(selection, digit, params.digit_bits, params.index_bits);
+    if ((selection.takes_all() && !rows.kth_alone()) || selection.candidates <= kRanked) break;
+    digit = next_digit(selection, digit, params.digit_bits, row.index_bits);
   }
 
   // Step 4.
-  const bool takes_all = selection.takes_all();
-  visit_at_least(order, input, params.cols, last_index, selection.low, [&](Bits bits, const Extended& x) {
+  const bool takes_all = selection.takes_all() && !rows.kth_alone();
+  visit_at_least(order, input, row.cols, last_index, selection.low, [&](Bits bits, const Extended& x) {
     if (!params.lists_winners && (takes_all || selection.split < x)) {
-      output.write(atomicAdd(&written, 1u), bits, last_index - x.reversed);
+      if (!rows.kth_alone()) output.write(atomicAdd(&written, 1u), bits, last_index - x.reversed);
     } else {
       list[atomicAdd(&listed, 1u)] = x;
     }
@@ -100,9 +157,9 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
   __syncthreads();  // the list is whole
 }
 
-template <class Order>
-__global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlockResident)
-    select_row(Params<typename Order::Bits> params, Order order) {
+template <class Order, class Rows>
+__global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, Rows::kResident)
+    select_row(Params<typename Order::Bits> params, Rows rows, Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -111,28 +168,32 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
   __shared__ KeyRange<Word> ranges[2];
   __shared__ Extended list[tuning::kAirBlockList];
   __shared__ uint32_t written, listed;
-  const Index last_index = static_cast<Index>(params.cols - 1);
 
-  for (int64_t row = blockIdx.x; row < params.rows; row += gridDim.x) {
-    const Bits* const input = params.input + row * params.row_stride;
-    const WinnerWriter<Bits> output = params.output.row(row, params.k);
-    auto selection = Selection<Word, Index>::whole_row(params.k, params.cols);
+  for (int64_t number = blockIdx.x; number < params.rows; number += gridDim.x) {
+    const Row row = rows.of(number);
+    const Bits* const input = params.input + row.begin;
+    const WinnerWriter<Bits> output = params.output.row(number, params.places);
+    if constexpr (Rows::kRagged) {
+      if (write_unselected(params, order, rows, row, input, output)) continue;
+    }
+    const Index last_index = static_cast<Index>(row.cols - 1);
+    auto selection = Selection<Word, Index>::whole_row(row.k, row.cols);
     if (threadIdx.x == 0) written = listed = 0;
     __syncthreads();
-    if (params.lists_row) {
-      for (int i = static_cast<int>(threadIdx.x); i < params.cols; i += static_cast<int>(blockDim.x)) {
+    if (row.listed) {
+      for (int i = static_cast<int>(threadIdx.x); i < row.cols; i += static_cast<int>(blockDim.x)) {
         list[i] = {order(input[i]), last_index - i};
       }
-      if (threadIdx.x == 0) listed = static_cast<uint32_t>(params.cols);
+      if (threadIdx.x == 0) listed = static_cast<uint32_t>(row.cols);
       __syncthreads();  // the list is whole
     } else {
-      narrow_and_list(params, order, input, output, histogram, scratch, ranges, list, written, listed,
-                      selection);
+      narrow_and_list(params, rows, row, order, input, output, histogram, scratch, ranges, list, written,
+                      listed, selection);
     }
 
     // Step 5. Written winners, if any, fill the places before these.
     const int64_t before =
-        params.lists_row || params.lists_winners ? 0 : params.k - static_cast<int64_t>(selection.owed);
+        row.listed || params.lists_winners ? 0 : row.k - static_cast<int64_t>(selection.owed);
     const int candidates = static_cast<int>(listed);
     for (int i = static_cast<int>(threadIdx.x); i < candidates; i += static_cast<int>(blockDim.x)) {
       const Extended x = list[i];
@@ -140,39 +201,46 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, tuning::kAirBlock
 #pragma unroll 8
       for (int other = 0; other < candidates; ++other) better += x < list[other];
       const int64_t rank = before + better;
-      if (rank >= params.k) continue;
+      if (rows.kth_alone() ? rank != row.k - 1 : rank >= row.k) continue;
       const Index index = last_index - x.reversed;
-      output.write(rank, input[index], index);
+      output.write(rows.kth_alone() ? 0 : rank, input[index], index);
     }
     __syncthreads();  // the next row's counts and list replace these
   }
 }
 
-template <class Order>
-ErrorCode launch(const OneBlock& config, const Problem& problem, const Buffers& buffers, Order order,
-                 Stream stream) {
+template <class Order, class Rows>
+ErrorCode launch(const OneBlock& config, const Problem& problem, const Buffers& buffers, const Rows& rows,
+                 Order order, Stream stream) {
   using Bits = typename Order::Bits;
   Params<Bits> params{};
   params.input = static_cast<const Bits*>(buffers.input);
   params.rows = problem.rows;
-  params.row_stride = problem.row_stride;
-  params.cols = problem.cols;
-  params.k = problem.k;
+  params.places = problem.k;
   params.digit_bits = config.digit_bits;
-  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
-  params.lists_row = config.lists_row;
   params.lists_winners = config.lists_winners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   const unsigned blocks = static_cast<unsigned>(std::min<int64_t>(problem.rows, 0x7FFFFFFF));
-  return launch_kernel(/*ahead=*/false, select_row<Order>, blocks, static_cast<unsigned>(config.threads),
-                       sizeof(uint32_t) << config.digit_bits, stream, params, order);
+  return launch_kernel(/*ahead=*/false, select_row<Order, Rows>, blocks,
+                       static_cast<unsigned>(config.threads), sizeof(uint32_t) << config.digit_bits, stream,
+                       params, rows, order);
 }
 
 }  // namespace
 
 ErrorCode OneBlock::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  const Rectangle rows{problem.row_stride, problem.cols, problem.k,
+                       bit_width(static_cast<uint64_t>(problem.cols - 1)), lists_row};
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude,
-                         [&](auto order) { return launch(*this, problem, buffers, order, stream); });
+                         [&](auto order) { return launch(*this, problem, buffers, rows, order, stream); });
+}
+
+ErrorCode OneBlock::run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
+                                Stream stream) const {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    const Ragged ragged{rows, pad_bits(problem.dtype, problem.largest, problem.magnitude)};
+    return launch(*this, problem, buffers, ragged, order, stream);
+  });
 }
 
 }  // namespace gputopk::cuda::air

@@ -62,7 +62,8 @@ Registers Registers::plan(const Problem& problem, const Device& device, const St
   config.threads = study.threads > 0 ? study.threads : tuning::kGridThreads;
   config.samplers = 1;
   const bool warp_a_row =
-      study.blocks == Study::kWarpARow || (study.blocks == 0 && suits_a_warp_a_row(problem, device));
+      has_narrow_indices(problem.cols) &&
+      (study.blocks == Study::kWarpARow || (study.blocks == 0 && suits_a_warp_a_row(problem, device)));
   if (warp_a_row) {
     config.blocks_per_row = 0;
     // Few rows are spread over the GPU.

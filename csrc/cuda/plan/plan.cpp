@@ -1,5 +1,6 @@
 #include "cuda/plan/plan.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
 
@@ -92,12 +93,12 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
                 plan.device.sm_count, name);
 }
 
-RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) {
-  RerankPlan plan{problem, device, rerank::plan(problem, device), std::nullopt};
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes) {
+  RerankPlan plan{problem, device, rerank::plan(problem, device, most_stored_bytes), std::nullopt};
   if (plan.config.list_items > 0) return plan;
   Problem selection;
   selection.dtype = DType::kUInt32;
-  selection.rows = problem.queries;
+  selection.rows = plan.config.slice;
   selection.cols = problem.candidates;
   selection.row_stride = problem.candidates;
   selection.k = problem.k;
@@ -106,22 +107,94 @@ RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device) 
   return plan;
 }
 
+VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device) {
+  VarlenPlan plan{varlen, device, varlen.problem, {}, {}, std::nullopt};
+  Problem& selection = plan.selection;
+  // Padding entries have positions from cols on.
+  if (!varlen.kth_alone) selection.wide_indices = varlen.problem.cols + varlen.problem.k > INT32_MAX;
+  selection.sorted = varlen.order == WinnerOrder::kByValue && !varlen.kth_alone;
+  Problem expected = selection;
+  expected.cols = std::max<int64_t>(varlen.max_length, 1);
+  plan.config = air::OneBlock::plan(expected, device);
+
+  if (varlen.kth_alone) return plan;
+  plan.ordering = selection;
+  plan.ordering.cols = varlen.problem.cols + varlen.problem.k;
+  if (varlen.order == WinnerOrder::kByIndex) {
+    plan.ordering.dtype = selection.wide_indices ? DType::kUInt64 : DType::kUInt32;
+    plan.ordering.largest = false;
+    plan.ordering.magnitude = false;
+  }
+  const bool orders =
+      varlen.order == WinnerOrder::kByIndex || (selection.sorted && !plan.config.lists_winners);
+  if (orders && varlen.problem.k > 1) plan.order_rows = sort::OrderRows::plan(plan.ordering, device);
+  return plan;
+}
+
+void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
+  const Problem& problem = plan.problem.problem;
+  char order[100] = "no further step";
+  if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
+  std::snprintf(text, text_bytes,
+                "varlen: %sone block of %d threads a row, digits of %d bits; %s; %lld rows x %lld cols, "
+                "max_length %lld, k %lld, %s; %d SMs",
+                plan.problem.filter.filters() ? "candidates moved together, " : "", plan.config.threads,
+                plan.config.digit_bits, order, static_cast<long long>(problem.rows),
+                static_cast<long long>(problem.cols), static_cast<long long>(plan.problem.max_length),
+                static_cast<long long>(problem.k), dtype_name(problem.dtype), plan.device.sm_count);
+}
+
 void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
   const RerankProblem& problem = plan.problem;
   const rerank::Config& config = plan.config;
   char form[512];
   if (plan.selection) {
-    const int length = std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, then ",
-                                     static_cast<long long>(config.blocks_per_query));
+    const int length =
+        std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, %lld queries at a time, then ",
+                      static_cast<long long>(config.blocks_per_query), static_cast<long long>(config.slice));
     describe(*plan.selection, form + length, sizeof(form) - length);
   } else {
     std::snprintf(form, sizeof(form), "lists of %d, %d warps a query", 32 * config.list_items, config.warps);
   }
   std::snprintf(text, text_bytes,
-                "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s; %d SMs", form,
+                "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s in %s; %d SMs", form,
                 static_cast<long long>(problem.queries), static_cast<long long>(problem.candidates),
                 static_cast<long long>(problem.dims), static_cast<long long>(problem.k),
-                metric_name(problem.metric), dtype_name(problem.dtype), plan.device.sm_count);
+                metric_name(problem.metric), dtype_name(problem.query_dtype), dtype_name(problem.dtype),
+                plan.device.sm_count);
+}
+
+SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned) {
+  SparsifyPlan plan{problem, device, sparsify::plan(problem, device, aligned), std::nullopt, std::nullopt};
+  if (problem.k == 0) return plan;
+  Problem selection;
+  selection.dtype = problem.dtype;
+  selection.rows = problem.rows;
+  selection.cols = problem.cols;
+  selection.row_stride = problem.self_stride;
+  selection.k = problem.k;
+  selection.sorted = false;
+  selection.magnitude = true;
+  selection.wide_indices = problem.wide_indices;
+  plan.selection = make_plan(selection, device, Algorithm::kAuto);
+  Problem order;
+  order.dtype = problem.wide_indices ? DType::kInt64 : DType::kInt32;
+  order.rows = problem.rows;
+  order.cols = order.row_stride = order.k = problem.k;
+  order.largest = false;
+  order.wide_indices = problem.k > INT32_MAX;
+  plan.order = make_plan(order, device, Algorithm::kAuto);
+  return plan;
+}
+
+void describe(const SparsifyPlan& plan, char* text, size_t text_bytes) {
+  const SparsifyProblem& problem = plan.problem;
+  char selection[400] = "nothing is selected", order[400] = "";
+  if (plan.selection) describe(*plan.selection, selection, sizeof(selection));
+  if (plan.order) describe(*plan.order, order, sizeof(order));
+  std::snprintf(text, text_bytes, "sparsify: %s of %s, %d elements at a time in %d blocks; %s; %s",
+                update_name(problem.update), dtype_name(problem.add_dtype), plan.config.width,
+                plan.config.accumulate_blocks, selection, order);
 }
 
 }  // namespace gputopk::cuda

@@ -10,6 +10,7 @@
 
 #include "core/problem.h"
 #include "core/rerank_problem.h"
+#include "core/varlen_problem.h"
 #include "cuda/air/air.h"
 #include "cuda/bitonic/bitonic.h"
 #include "cuda/delegate/delegate.h"
@@ -17,6 +18,8 @@
 #include "cuda/grid_select/grid_select.h"
 #include "cuda/rerank/rerank.h"
 #include "cuda/sort/sort.h"
+#include "cuda/sparsify/sparsify.h"
+#include "cuda/varlen/varlen.h"
 
 namespace gputopk::cuda {
 
@@ -63,9 +66,40 @@ struct RerankPlan {
   std::optional<Plan> selection;  // of stored keys
 };
 
-RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device);
+// `most_stored_bytes`: of keys, where those are stored; tests give less.
+RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device,
+                            int64_t most_stored_bytes = rerank::kMostStoredBytes);
 
 // "rerank: ..."
 void describe(const RerankPlan& plan, char* text, size_t text_bytes);
+
+struct SparsifyPlan {
+  SparsifyProblem problem;
+  Device device;
+  sparsify::Config config;
+  std::optional<Plan> selection;  // of the winners, in any order; k > 0
+  std::optional<Plan> order;      // of their indices: the least first, all of them
+};
+
+SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned);
+
+// "sparsify: ..."
+void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);
+
+// A block a row, whatever its window holds: so the plan is good for any starts, lengths and k on the device.
+struct VarlenPlan {
+  VarlenProblem problem;
+  Device device;
+  Problem selection;  // of positions in windows, dense
+  air::OneBlock config;
+  Problem ordering;  // of the selection's entries, or of its positions alone
+  std::optional<sort::OrderRows> order_rows;
+};
+
+// problem.cols < 2^32.
+VarlenPlan make_varlen_plan(const VarlenProblem& problem, const Device& device);
+
+// "varlen: ..."
+void describe(const VarlenPlan& plan, char* text, size_t text_bytes);
 
 }  // namespace gputopk::cuda

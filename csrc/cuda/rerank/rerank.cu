@@ -13,6 +13,7 @@
 // keys instead, 4 bytes a candidate, and a top-k of its own follows.
 //
 // Where rows are not made of whole 16-byte words, step 2 reads single elements, a group's lanes side by side.
+// Vectors are read as they are and widened in registers; a query is float32 or of the vectors' type.
 
 #include "cuda/rerank/rerank.h"
 
@@ -50,33 +51,41 @@ struct BFloat16 {
     return __uint_as_float(part == 0 ? word << 16 : word & 0xFFFF0000u);
   }
 };
+// int8 and uint8: of the former with the sign flipped, so that it counts up from -128. One kernel for both.
+struct Bytes {
+  using Storage = uint8_t;
+  __device__ static float widen(uint32_t word, int part) {
+    return static_cast<float>(word >> 8 * part & 0xFF);
+  }
+};
+template <class Type>
+constexpr bool kIsBytes = std::is_same_v<Type, Bytes>;
 
 template <class Type>
 struct Params {
   using Storage = typename Type::Storage;
 
-  const Storage* queries;
-  const Storage* vectors;
-  const void* candidate_ids;
-  float* distances;
-  void* ids;
   RerankProblem problem;
+  RerankBuffers buffers;
   int64_t blocks_per_query;
 
-  __device__ int64_t id_at(int64_t query, int64_t position) const {
-    const int64_t at = query * problem.id_stride + position;
-    return problem.wide_ids ? static_cast<const int64_t*>(candidate_ids)[at]
-                            : static_cast<const int32_t*>(candidate_ids)[at];
+  __device__ const Storage* vectors() const { return static_cast<const Storage*>(buffers.vectors); }
+
+  __device__ int64_t id_at(int64_t at) const {
+    return integer_at(buffers.candidate_ids, problem.wide_ids, at);
   }
 
   __device__ void write(int64_t query, int64_t rank, uint32_t key, int64_t position) const {
     const int64_t at = query * problem.k + rank;
-    const int64_t id = key == kMissingKey ? -1 : id_at(query, position);
-    distances[at] = __uint_as_float(distance_bits(problem.metric, key));
+    int64_t id = -1;
+    if (key != kMissingKey) {
+      id = problem.positions ? position : id_at(candidate_row(problem, buffers, query).begin + position);
+    }
+    buffers.distances[at] = __uint_as_float(distance_bits(problem.metric, key));
     if (problem.wide_ids) {
-      static_cast<int64_t*>(ids)[at] = id;
+      static_cast<int64_t*>(buffers.ids)[at] = id;
     } else {
-      static_cast<int32_t*>(ids)[at] = static_cast<int32_t>(id);
+      static_cast<int32_t*>(buffers.ids)[at] = static_cast<int32_t>(id);
     }
   }
 };
@@ -91,11 +100,16 @@ struct Slice {
 
   uint32_t words[4];
 
+  // Where the i-th element of a slice lies in its row.
+  __device__ static int64_t place(int64_t slice, int lane, int i) {
+    return kAligned ? (slice * kLanes + lane) * kElements + i : (slice * kElements + i) * kLanes + lane;
+  }
+
   // The vectors of candidates are kept out of L1, where the query stays.
   template <bool kGathered>
   __device__ void load(const Storage* row, int64_t slice, int lane, int64_t dims, bool present) {
     if constexpr (kAligned) {
-      const int64_t at = (slice * kLanes + lane) * kElements;
+      const int64_t at = place(slice, lane, 0);
       const uint4* const from = reinterpret_cast<const uint4*>(row + at);
       uint4 loaded{};
       if (present && at < dims) loaded = kGathered ? __ldcg(from) : *from;
@@ -106,14 +120,12 @@ struct Slice {
     } else {
 #pragma unroll
       for (int i = 0; i < kElements; ++i) {
-        const int64_t at = (slice * kElements + i) * kLanes + lane;
+        const int64_t at = place(slice, lane, i);
         words[i] = 0;
         if (present && at < dims) words[i] = kGathered ? __ldcg(row + at) : row[at];
       }
     }
   }
-
-  __device__ float operator[](int i) const { return Type::widen(words[i / kPerWord], i % kPerWord); }
 };
 
 // Adds each of kValues numbers up over the lanes that differ in the bits of (kValues - 1) * kStep, and leaves
@@ -146,13 +158,14 @@ class CandidateScores {
   using Storage = typename Type::Storage;
   using Piece = Slice<Type, kLanes, kAligned>;
   static constexpr int kElements = Piece::kElements;
+  static constexpr int kPerWord = Piece::kPerWord;
   static constexpr int kBatches = kLanes / kInFlight;
 
  public:
   __device__ CandidateScores(const Params<Type>& params, int64_t query, int64_t first, int64_t step)
       : params_(params), query_(query), step_(step) {
     const RerankProblem& problem = params.problem;
-    query_row_ = params.queries + query * problem.query_stride;
+    row_ = candidate_row(problem, params.buffers, query);
     slices_ = (problem.dims + kLanes * kElements - 1) / (kLanes * kElements);
     if (problem.metric == Metric::kCosine) {
       float squares = 0;
@@ -170,12 +183,17 @@ class CandidateScores {
     ask_id(first + lane());
   }
 
+  // How many candidates there are.
+  __device__ int64_t count() const { return row_.count; }
+
   // By whole warps; see score_selection.cuh.
   __device__ uint32_t operator()(int64_t position) {
     const RerankProblem& problem = params_.problem;
-    // As unsigned, negative ids are too large as well.
-    const bool present = static_cast<uint64_t>(next_id_) < static_cast<uint64_t>(problem.vectors);
-    const Storage* const row = params_.vectors + (present ? next_id_ * problem.vector_stride : 0);
+    const bool present = is_candidate(problem, params_.buffers, next_id_);
+    const Storage* const row = params_.vectors() + (present ? next_id_ * problem.vector_stride : 0);
+    if constexpr (kIsBytes<Type>) {
+      scale_ = present && params_.buffers.scales != nullptr ? params_.buffers.scales[next_id_] : 1.0f;
+    }
     ask_id(position + step_);  // under way while these are computed
     const unsigned all_present = __ballot_sync(~0u, present);
     if (all_present == 0) return kMissingKey;
@@ -188,14 +206,40 @@ class CandidateScores {
   __device__ static int group_lane() { return lane() % kLanes; }
 
   __device__ void load_query(int64_t slice) {
+    const RerankProblem& problem = params_.problem;
+    const int64_t first = query_ * problem.query_stride;
+    if (kIsBytes<Type> || problem.query_dtype == DType::kFloat32) {
+      load_floats(static_cast<const float*>(params_.buffers.queries) + first, slice);
+      return;
+    }
     Piece piece;
-    piece.template load<false>(query_row_, slice, group_lane(), params_.problem.dims, true);
+    piece.template load<false>(static_cast<const Storage*>(params_.buffers.queries) + first, slice,
+                               group_lane(), problem.dims, true);
 #pragma unroll
-    for (int i = 0; i < kElements; ++i) query_part_[i] = piece[i];
+    for (int i = 0; i < kElements; ++i) query_part_[i] = Type::widen(piece.words[i / kPerWord], i % kPerWord);
+  }
+
+  __device__ void load_floats(const float* row, int64_t slice) {
+    constexpr int kStep = kAligned ? 4 : 1;  // a float32 query's words are aligned where its vectors' are
+#pragma unroll
+    for (int i = 0; i < kElements; i += kStep) {
+      const int64_t at = Piece::place(slice, group_lane(), i);
+      const bool there = at < params_.problem.dims;
+      if constexpr (kAligned) {
+        float4 part{};
+        if (there) part = *reinterpret_cast<const float4*>(row + at);
+        query_part_[i] = part.x;
+        query_part_[i + 1] = part.y;
+        query_part_[i + 2] = part.z;
+        query_part_[i + 3] = part.w;
+      } else {
+        query_part_[i] = there ? row[at] : 0.0f;
+      }
+    }
   }
 
   __device__ void ask_id(int64_t position) {
-    next_id_ = position < params_.problem.candidates ? params_.id_at(query_, position) : -1;
+    next_id_ = position < row_.count ? params_.id_at(row_.begin + position) : -1;
   }
 
   // Of each lane's own candidate; of no meaning where it is missing.
@@ -214,11 +258,11 @@ class CandidateScores {
       }
       float product[kInFlight] = {}, norm[kInFlight] = {};
       if (metric == Metric::kL2) {
-        read_batch<Metric::kL2>(rows, present, product, norm);
+        read_batch<Metric::kL2>(batch, rows, present, product, norm);
       } else if (metric == Metric::kInnerProduct) {
-        read_batch<Metric::kInnerProduct>(rows, present, product, norm);
+        read_batch<Metric::kInnerProduct>(batch, rows, present, product, norm);
       } else {
-        read_batch<Metric::kCosine>(rows, present, product, norm);
+        read_batch<Metric::kCosine>(batch, rows, present, product, norm);
       }
       const float batch_product = add_up<1>(product);
       const float batch_norm = metric == Metric::kCosine ? add_up<1>(norm) : 0.0f;
@@ -230,15 +274,26 @@ class CandidateScores {
         }
       }
     }
-    const float product = add_up<kInFlight>(products);
-    if (metric != Metric::kCosine) return product;
-    return product * inverse_query_ * inverse_length(add_up<kInFlight>(norms));
+    float distance = add_up<kInFlight>(products);
+    if (metric == Metric::kCosine) {
+      distance = clamped_cosine(distance * inverse_query_ * inverse_length(add_up<kInFlight>(norms)));
+    }
+    if (!kIsBytes<Type> || metric == Metric::kL2) return distance;
+    return distance * (metric == Metric::kCosine ? sign_of(scale_) : scale_);
+  }
+
+  // A byte's place value; see Bytes.
+  __device__ float element(const Piece& piece, int i) const {
+    if constexpr (!kIsBytes<Type>) return Type::widen(piece.words[i / kPerWord], i % kPerWord);
+    const bool is_signed = params_.problem.dtype == DType::kInt8;
+    const uint32_t word = piece.words[i / kPerWord] ^ (is_signed ? 0x80808080u : 0u);
+    return Type::widen(word, i % kPerWord) - (is_signed ? 128.0f : 0.0f);
   }
 
   // Adds this lane's part of each row to the sums. A loop for each metric: with one for all, the compiler
   // would widen whole batches ahead of the choice, and run out of registers.
   template <Metric metric>
-  __device__ void read_batch(const Storage* const (&rows)[kInFlight], unsigned present,
+  __device__ void read_batch(int batch, const Storage* const (&rows)[kInFlight], unsigned present,
                              float (&product)[kInFlight], float (&norm)[kInFlight]) {
     const int64_t dims = params_.problem.dims;
 #pragma unroll 1
@@ -251,15 +306,19 @@ class CandidateScores {
       }
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
+        float scale = 1.0f;
+        if constexpr (kIsBytes<Type> && metric == Metric::kL2) {
+          scale = __shfl_sync(~0u, scale_, lane() - group_lane() + batch * kInFlight + i);
+        }
 #pragma unroll
         for (int e = 0; e < kElements; ++e) {
-          const float element = pieces[i][e];
+          const float number = element(pieces[i], e);
           if constexpr (metric == Metric::kL2) {
-            const float difference = query_part_[e] - element;
+            const float difference = fmaf(-scale, number, query_part_[e]);  // of scale 1, to the bit
             product[i] = fmaf(difference, difference, product[i]);
           } else {
-            product[i] = fmaf(query_part_[e], element, product[i]);
-            if constexpr (metric == Metric::kCosine) norm[i] = fmaf(element, element, norm[i]);
+            product[i] = fmaf(query_part_[e], number, product[i]);
+            if constexpr (metric == Metric::kCosine) norm[i] = fmaf(number, number, norm[i]);
           }
         }
       }
@@ -269,10 +328,11 @@ class CandidateScores {
   const Params<Type>& params_;
   const int64_t query_;
   const int64_t step_;
-  const Storage* query_row_;
+  CandidateRow row_;
   int64_t slices_;
   float query_part_[kElements];  // this lane's slice of the query: the only one, or the one last loaded
   float inverse_query_ = 1;      // of the query's length, for cosine
+  float scale_ = 1;              // of this lane's candidate
   int64_t next_id_;              // of the candidate at the position that is next
 };
 
@@ -285,7 +345,7 @@ __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps, tuning::kRerankR
   const int warp = static_cast<int>(threadIdx.x) / 32;
   for (int64_t query = blockIdx.x; query < problem.queries; query += gridDim.x) {
     CandidateScores<Type, kLanes, kAligned> scores(params, query, 32 * warp, blockDim.x);
-    select_scores<kItems>(scores, problem.candidates, static_cast<int>(problem.k), shared,
+    select_scores<kItems>(scores, scores.count(), static_cast<int>(problem.k), shared,
                           [&](int rank, uint32_t key, uint32_t position) {
                             params.write(query, rank, key, static_cast<int64_t>(position));
                           });
@@ -304,6 +364,7 @@ __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps, tuning::kRerankR
     const int64_t warp = item % blocks * (blockDim.x / 32) + threadIdx.x / 32;
     CandidateScores<Type, kLanes, kAligned> scores(params, query, 32 * warp, 32 * warps);
     uint32_t* const row = keys + query * problem.candidates;
+    // Behind a shorter row, that nothing is there.
     visit_scores(scores, problem.candidates, warp, warps, [&](int64_t position, uint32_t key) {
       if (position < problem.candidates) row[position] = key;
     });
@@ -320,43 +381,32 @@ __global__ void write_winners(Params<Float32> params, const uint32_t* keys, cons
   }
 }
 
-template <class Type>
-Params<Type> params_of(const RerankProblem& problem, const RerankBuffers& buffers, int64_t blocks_per_query) {
-  using Storage = typename Type::Storage;
-  return {static_cast<const Storage*>(buffers.queries),
-          static_cast<const Storage*>(buffers.vectors),
-          buffers.candidate_ids,
-          buffers.distances,
-          buffers.ids,
-          problem,
-          blocks_per_query};
-}
-
 unsigned grid_of(int64_t blocks) { return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF)); }
 
 // Whether all rows are made of whole 16-byte words.
-template <class Storage>
-bool is_aligned(const void* rows, int64_t stride, int64_t dims) {
-  return reinterpret_cast<uintptr_t>(rows) % kWordBytes == 0 && stride * sizeof(Storage) % kWordBytes == 0 &&
-         dims * sizeof(Storage) % kWordBytes == 0;
+bool is_aligned(const void* rows, int64_t stride, int64_t dims, DType dtype) {
+  const int64_t bytes = dtype_bytes(dtype);
+  return reinterpret_cast<uintptr_t>(rows) % kWordBytes == 0 && stride * bytes % kWordBytes == 0 &&
+         dims * bytes % kWordBytes == 0;
 }
 
 // Calls visitor(type, lanes, aligned) with the instance that reads the problem's rows.
 template <class Visitor>
 ErrorCode visit_reader(const RerankProblem& problem, const RerankBuffers& buffers, Visitor&& visitor) {
   const auto visit_type = [&](auto type) -> ErrorCode {
-    using Storage = typename decltype(type)::Storage;
-    if (!is_aligned<Storage>(buffers.queries, problem.query_stride, problem.dims) ||
-        !is_aligned<Storage>(buffers.vectors, problem.vector_stride, problem.dims)) {
+    if (!is_aligned(buffers.queries, problem.query_stride, problem.dims, problem.query_dtype) ||
+        !is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype)) {
       return visitor(type, std::integral_constant<int, 32>{}, std::false_type{});
     }
-    const int64_t words = problem.dims * sizeof(Storage) / kWordBytes;
+    const int64_t words = problem.dims * dtype_bytes(problem.dtype) / kWordBytes;
     if (words <= 16) return visitor(type, std::integral_constant<int, 16>{}, std::true_type{});
     return visitor(type, std::integral_constant<int, 32>{}, std::true_type{});
   };
   switch (problem.dtype) {
     case DType::kFloat16: return visit_type(Float16{});
     case DType::kBFloat16: return visit_type(BFloat16{});
+    case DType::kInt8:
+    case DType::kUInt8: return visit_type(Bytes{});
     default: return visit_type(Float32{});
   }
 }
@@ -372,7 +422,7 @@ ErrorCode select(const Config& config, const RerankProblem& problem, const Reran
       return launch_kernel(
           /*ahead=*/false, select_candidates<Type, decltype(lanes)::value, decltype(aligned)::value, kItems>,
           grid_of(problem.queries), 32 * config.warps, score_selection_bytes<kItems>(config.warps), stream,
-          params_of<Type>(problem, buffers, 1));
+          Params<Type>{problem, buffers, 1});
     };
     switch (config.list_items) {
       case 1: return launch(std::integral_constant<int, 1>{});
@@ -389,7 +439,7 @@ ErrorCode score(const Config& config, const RerankProblem& problem, const Rerank
     return launch_kernel(/*ahead=*/false,
                          store_scores<Type, decltype(lanes)::value, decltype(aligned)::value>,
                          grid_of(problem.queries * config.blocks_per_query), 32 * config.warps, 0, stream,
-                         params_of<Type>(problem, buffers, config.blocks_per_query), keys);
+                         Params<Type>{problem, buffers, config.blocks_per_query}, keys);
   });
 }
 
@@ -398,7 +448,7 @@ ErrorCode look_up(const RerankProblem& problem, const uint32_t* keys, const int3
   constexpr int kThreads = 256;
   const int64_t winners = problem.queries * problem.k;
   return launch_kernel(/*ahead=*/false, write_winners, grid_of((winners + kThreads - 1) / kThreads), kThreads,
-                       0, stream, params_of<Float32>(problem, buffers, 1), keys, positions);
+                       0, stream, Params<Float32>{problem, buffers, 1}, keys, positions);
 }
 
 }  // namespace gputopk::cuda::rerank

@@ -15,15 +15,23 @@ struct Config {
   int list_items;  // entries a lane of the lists, 32 of them k at least; 0: distances are stored as keys
   int warps;       // of a block
   int64_t blocks_per_query;  // 1 with lists
+  int64_t slice;             // queries whose keys are stored at a time; with lists all
 };
 
-Config plan(const RerankProblem& problem, const Device& device);
+// Keys stored at a time, in bytes: queries are taken in slices of no more, or one by one.
+inline constexpr int64_t kMostStoredBytes = int64_t{256} << 20;
+
+Config plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes);
+
+// Whether kernels read the queries as they are: float32, or of the vectors' own type.
+bool reads_queries(const RerankProblem& problem);
 
 // The whole work, in one launch. Needs no workspace. config.list_items > 0.
 ErrorCode select(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
                  Stream stream);
 
-// Otherwise: the distances as queries x candidates keys, for a selection of the largest...
+// Otherwise, a slice of config.slice queries after another: the distances as queries x candidates keys, for a
+// selection of the largest...
 ErrorCode score(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
                 uint32_t* keys, Stream stream);
 

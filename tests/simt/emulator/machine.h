@@ -145,7 +145,8 @@ void made_progress();
 std::string where(const Thread& thread);
 
 // ---- memory.cpp ----
-enum class Region : uint8_t { kInput, kOutput, kWorkspace };
+// kInOut: written already, and to be written again.
+enum class Region : uint8_t { kInput, kOutput, kWorkspace, kInOut };
 // Memory that kernels may use. `row_bytes` of each `stride_bytes`, 0: all of it.
 void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t row_bytes = 0,
                 size_t stride_bytes = 0);

@@ -59,11 +59,12 @@ void check_region(GlobalRegion& region, uintptr_t address, size_t bytes, Kind ki
   if (at + bytes > region.bytes) {
     fail("%s %zu bytes of the %s at %zu, beyond its %zu", verb(kind), bytes, region.name, at, region.bytes);
   }
+  if (region.row_bytes != 0 && at % region.stride_bytes + bytes > region.row_bytes) {
+    fail("%s %zu bytes of the %s at %zu, behind the end of a row", verb(kind), bytes, region.name, at);
+  }
+  if (region.kind == Region::kInOut) return;
   if (region.kind == Region::kInput) {
     if (writes(kind)) fail("writes %zu bytes to the %s at %zu", bytes, region.name, at);
-    if (region.row_bytes != 0 && at % region.stride_bytes + bytes > region.row_bytes) {
-      fail("reads %zu bytes of the %s at %zu, behind the end of a row", bytes, region.name, at);
-    }
     return;
   }
   uint8_t* const written = region.written.data() + at;
@@ -200,7 +201,7 @@ void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t
   if (bytes == 0) return;
   accesses_left += kMostAccessesPerByte * static_cast<int64_t>(bytes);
   regions.push_back({name, static_cast<unsigned char*>(begin), bytes, kind, row_bytes, stride_bytes, {}});
-  if (kind == Region::kInput) return;
+  if (kind == Region::kInput || kind == Region::kInOut) return;
   regions.back().written.assign(bytes, 0);
   poison(begin, bytes);
 }

@@ -1,4 +1,4 @@
-// float16 as far as it is used: read as a number.
+// float16 as far as it is used: to a number and back.
 #pragma once
 
 #include "simt.h"
@@ -8,3 +8,7 @@ struct __half {
 };
 inline __half __ushort_as_half(unsigned short bits) { return {bits}; }
 inline float __half2float(__half half) { return static_cast<float>(simt::bits_as<_Float16>(half.bits)); }
+inline unsigned short __half_as_ushort(__half half) { return half.bits; }
+inline __half __float2half_rn(float number) {
+  return {simt::bits_as<unsigned short>(static_cast<_Float16>(number))};
+}

@@ -273,6 +273,8 @@ inline unsigned __vmaxs2(unsigned a, unsigned b) { return simt_by_halves<int16_t
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return simt_by_halves<uint16_t>(a, b); }
 inline float __uint_as_float(unsigned x) { return simt::bits_as<float>(x); }
 inline unsigned __float_as_uint(float x) { return simt::bits_as<unsigned>(x); }
+inline double __longlong_as_double(long long x) { return simt::bits_as<double>(x); }
+inline long long __double_as_longlong(double x) { return simt::bits_as<long long>(x); }
 
 template <class T>
 T __ldg(const T* address) {

@@ -1,0 +1,27 @@
+// gputopk::sparsify_ on the CPU.
+
+#include "cpu/sparsify_cpu.h"
+
+#include <torch/csrc/stable/library.h>
+
+#include "binding/cpu_call.h"
+#include "binding/sparsify.h"
+
+namespace gputopk::binding {
+namespace {
+
+void run_on_cpu(const SparsifyProblem& problem, const SparsifyBuffers& buffers, const Tensor& like) {
+  const int threads = usable_threads();
+  CpuWorkspace workspace(cpu::sparsify_workspace_bytes(problem, threads), like, kSparsify);
+  SparsifyBuffers with_workspace = buffers;
+  with_workspace.workspace = workspace.data();
+  cpu::sparsify(problem, with_workspace, threads, parallel_for);
+}
+
+}  // namespace
+}  // namespace gputopk::binding
+
+STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
+  using namespace gputopk::binding;
+  m.impl("sparsify_", TORCH_BOX(&boxed_sparsify<run_on_cpu>));
+}

@@ -1,0 +1,293 @@
+#include "binding/varlen.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "binding/check.h"
+#include "binding/overlap.h"
+
+namespace gputopk::binding {
+namespace {
+
+std::string text(const Tensor& tensor) {
+  std::string list;
+  for (const int64_t size : to_vector(tensor.sizes()))
+    list += (list.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + list + "]";
+}
+
+void check_device(const Tensor& tensor, const char* name, const Tensor& self, const char* op = kVarlen) {
+  if (tensor.device() == self.device()) return;
+  check(false, op, name, " must be on the device of the input, ", device_name(self.device()), ", but is on ",
+        device_name(tensor.device()));
+}
+
+void check_integers(const Tensor& tensor, const char* name, bool may_be_wide, const char* op = kVarlen) {
+  const ScalarType type = tensor.scalar_type();
+  check(type == ScalarType::Int || (may_be_wide && type == ScalarType::Long), op, name, " must be ",
+        may_be_wide ? "int32 or int64" : "int32", ", not ", dtype_text(type));
+}
+
+Numbers numbers_of(const Tensor& tensor, int64_t row_stride, int64_t col_stride) {
+  Numbers numbers;
+  // A tensor of no elements may have no memory, and is not read; but it is there.
+  static const int64_t kNothing = 0;
+  numbers.data = tensor.numel() > 0 ? tensor.const_data_ptr() : &kNothing;
+  numbers.wide = tensor.scalar_type() == ScalarType::Long;
+  numbers.row_stride = row_stride;
+  numbers.col_stride = col_stride;
+  return numbers;
+}
+
+// A number a row.
+Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self, bool may_be_wide = true,
+                const char* op = kVarlen) {
+  if (!tensor) return {};
+  check(tensor->dim() == 1 && tensor->size(0) == self.size(0), op, name, " must have shape [", self.size(0),
+        "], a number a row, but has ", text(*tensor));
+  check_integers(*tensor, name, may_be_wide, op);
+  check_device(*tensor, name, self, op);
+  return numbers_of(*tensor, tensor->stride(0), 0);
+}
+
+void check_columns(const Tensor& tensor, const char* name, const Tensor& self) {
+  const bool shared = tensor.dim() == 1 && tensor.size(0) == self.size(1);
+  const bool own = tensor.dim() == 2 && tensor.size(0) == self.size(0) && tensor.size(1) == self.size(1);
+  check(shared || own, kVarlen, name, " must have shape [", self.size(0), ", ", self.size(1), "] or [",
+        self.size(1), "], but has ", text(tensor));
+  check_device(tensor, name, self);
+}
+
+// A table of columns that all rows share has stride 0.
+Numbers of_columns(const MaybeTensor& tensor, const char* name, const Tensor& self) {
+  if (!tensor) return {};
+  check_columns(*tensor, name, self);
+  check_integers(*tensor, name, true);
+  const bool shared = tensor->dim() == 1;
+  return numbers_of(*tensor, shared ? 0 : tensor->stride(0), tensor->stride(shared ? 0 : 1));
+}
+
+void set_page_map(const VarlenArguments& arguments, IndexMap& map) {
+  const auto& [table, size] = std::tie(arguments.page_table, arguments.page_size);
+  if (!table) {
+    check(!arguments.page_row && !arguments.page_start && size == 1, kVarlen,
+          "page_size, page_row and page_start need a page_table");
+    return;
+  }
+  check(table->dim() == 2, kVarlen, "page_table must have 2 dimensions, but has ", table->dim());
+  check_integers(*table, "page_table", false);
+  check_device(*table, "page_table", arguments.self);
+  check(size >= 1 && size <= INT32_MAX && (size & (size - 1)) == 0, kVarlen,
+        "page_size must be a power of two below 2^31, but is ", size);
+  map.page_table = numbers_of(*table, table->stride(0), table->stride(1));
+  map.tables = table->size(0);
+  map.pages = table->size(1);
+  map.page_shift = bit_width(static_cast<uint64_t>(size)) - 1;
+  map.page_row = of_rows(arguments.page_row, "page_row", arguments.self, false);
+  map.page_start = of_rows(arguments.page_start, "page_start", arguments.self, false);
+}
+
+// A request whose tensors have been checked. `input` and `mask` are rows of adjacent elements, by a copy
+// where the layout has none.
+struct Request {
+  VarlenProblem varlen;
+  Tensor input;
+  MaybeTensor mask;
+  ScalarType index_dtype;
+
+  bool empty() const { return varlen.problem.rows == 0; }
+};
+
+bool is_dense_in_rows(const Tensor& tensor) {
+  const int64_t last = tensor.dim() - 1;
+  return tensor.size(last) <= 1 || tensor.stride(last) == 1;
+}
+
+// The input's dtype, as this library has it.
+DType check_input(const Tensor& self, const char* op) {
+  check(self.dim() == 2, op, "the input must have 2 dimensions, but has ", self.dim());
+  const std::optional<DType> dtype = dtype_of(self.scalar_type());
+  check(dtype.has_value(), op, "dtype ", dtype_text(self.scalar_type()), " is not supported");
+  return *dtype;
+}
+
+Request canonicalise(const VarlenArguments& arguments) {
+  const Tensor& self = arguments.self;
+  const DType dtype = check_input(self, kVarlen);
+  const int64_t rows = self.size(0), cols = self.size(1), k = arguments.k;
+  check(k >= 0 && k <= INT32_MAX, kVarlen, "k must be in [0, ", INT32_MAX, "], but is ", k);
+  check(arguments.order >= 0 && arguments.order < kWinnerOrders, kVarlen, "order must be in [0, ",
+        kWinnerOrders - 1, "], but is ", arguments.order);
+  const ScalarType index_dtype = arguments.index_dtype.value_or(ScalarType::Int);
+  check(index_dtype == ScalarType::Long || index_dtype == ScalarType::Int, kVarlen,
+        "index_dtype must be torch.int64 or torch.int32");
+  const bool wide = index_dtype == ScalarType::Long;
+  check(wide || cols <= INT32_MAX, kVarlen, "index_dtype torch.int32 cannot index ", cols,
+        " elements, at most ", INT32_MAX);
+  check(wide || (arguments.pad_index >= INT32_MIN && arguments.pad_index <= INT32_MAX), kVarlen,
+        "pad_index is ", arguments.pad_index, ", which torch.int32 does not hold");
+  check(arguments.max_length.value_or(0) >= 0, kVarlen, "max_length must be at least 0, but is ",
+        arguments.max_length.value_or(0));
+  const int maps = (arguments.offsets ? 1 : 0) + (arguments.ids ? 1 : 0) + (arguments.page_table ? 1 : 0);
+  check(maps <= 1, kVarlen, "offsets, ids and page_table exclude each other");
+  check(!arguments.starts || !arguments.lengths ||
+            arguments.starts->scalar_type() == arguments.lengths->scalar_type(),
+        kVarlen, "starts and lengths must have one dtype");
+
+  Request request{{}, self, arguments.mask, index_dtype};
+  VarlenProblem& varlen = request.varlen;
+  varlen.windows.cols = cols;
+  varlen.windows.k = k;
+  varlen.windows.lengths = of_rows(arguments.lengths, "lengths", self);
+  varlen.windows.starts = of_rows(arguments.starts, "starts", self);
+  varlen.windows.row_k = of_rows(arguments.row_k, "row_k", self);
+  varlen.map.offsets = of_rows(arguments.offsets, "offsets", self);
+  varlen.map.ids = varlen.filter.ids = of_columns(arguments.ids, "ids", self);
+  check(wide || !varlen.map.ids.wide, kVarlen, "ids are int64: index_dtype must be torch.int64 too");
+  varlen.map.pad_index = arguments.pad_index;
+  set_page_map(arguments, varlen.map);
+  if (arguments.mask) {
+    check_columns(*arguments.mask, "mask", self);
+    check(arguments.mask->scalar_type() == ScalarType::Bool, kVarlen, "mask must be bool, not ",
+          dtype_text(arguments.mask->scalar_type()));
+  }
+
+  Problem& problem = varlen.problem;
+  problem.dtype = dtype;
+  problem.rows = rows;
+  problem.cols = cols;
+  problem.k = k;
+  problem.largest = arguments.largest;
+  problem.magnitude = arguments.magnitude;
+  problem.wide_indices = wide;
+  varlen.order = static_cast<WinnerOrder>(arguments.order);
+  problem.sorted = varlen.order == WinnerOrder::kByValue;
+  varlen.max_length = std::min(cols, arguments.max_length.value_or(cols));
+  return request;
+}
+
+// After all checks.
+void gather_rows(Request& request) {
+  VarlenProblem& varlen = request.varlen;
+  if (!is_dense_in_rows(request.input)) request.input = dense_copy(request.input, kVarlen);
+  // Of one row or none the stride says nothing, and may be any number.
+  varlen.problem.row_stride = varlen.problem.rows > 1 ? request.input.stride(0) : varlen.problem.cols;
+  if (!request.mask) return;
+  if (!is_dense_in_rows(*request.mask)) request.mask = dense_copy(*request.mask, kVarlen);
+  if (request.mask->numel() > 0)
+    varlen.filter.mask = static_cast<const uint8_t*>(request.mask->const_data_ptr());
+  varlen.filter.mask_row_stride = request.mask->dim() == 2 ? request.mask->stride(0) : 0;
+}
+
+void check_out(const Tensor& out, const char* name, ScalarType dtype, const std::vector<int64_t>& sizes,
+               const Tensor& self) {
+  check(out.scalar_type() == dtype, kVarlen, "Expected out tensor to have dtype ", dtype_text(dtype),
+        ", but got ", dtype_text(out.scalar_type()), " instead (", name, ")");
+  check_device(out, name, self);
+  check(to_vector(out.sizes()) == sizes, kVarlen, name, " has shape ", text(out), ", but the result has ",
+        sizes.size() == 1 ? "[" + std::to_string(sizes[0]) + "]"
+                          : "[" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + "]");
+  check(sizes.back() <= 1 || out.stride(out.dim() - 1) == 1, kVarlen, name,
+        " must have adjacent elements within a row");
+  check(!overlaps_itself(out), kVarlen, name, " has elements that share memory");
+}
+
+void check_apart(const Tensor& out, const char* name, const MaybeTensor& other, const char* other_name) {
+  if (other) check(!overlap(out, *other), kVarlen, name, " and ", other_name, " share memory");
+}
+
+void check_outs(const VarlenArguments& arguments, const Request& request, const MaybeTensor& values,
+                const Tensor& indices, const Tensor& counts) {
+  const Tensor& self = arguments.self;
+  const int64_t rows = request.varlen.problem.rows, k = request.varlen.problem.k;
+  if (values) check_out(*values, "values", self.scalar_type(), {rows, k}, self);
+  check_out(indices, "indices", request.index_dtype, {rows, k}, self);
+  check_out(counts, "counts", ScalarType::Int, {rows}, self);
+  check_apart(indices, "indices", values, "values");
+  check_apart(counts, "counts", values, "values");
+  check_apart(counts, "counts", indices, "indices");
+  const auto check_inputs = [&](const Tensor& out, const char* name) {
+    check_apart(out, name, self, "the input");
+    check_apart(out, name, arguments.lengths, "lengths");
+    check_apart(out, name, arguments.starts, "starts");
+    check_apart(out, name, arguments.row_k, "row_k");
+    check_apart(out, name, arguments.mask, "mask");
+    check_apart(out, name, arguments.offsets, "offsets");
+    check_apart(out, name, arguments.ids, "ids");
+    check_apart(out, name, arguments.page_table, "page_table");
+    check_apart(out, name, arguments.page_row, "page_row");
+    check_apart(out, name, arguments.page_start, "page_start");
+  };
+  if (values) check_inputs(*values, "values");
+  check_inputs(indices, "indices");
+  check_inputs(counts, "counts");
+}
+
+void fill(Request& request, const MaybeTensor& values, const Tensor& indices, const Tensor& counts,
+          VarlenRun run) {
+  if (request.empty()) return;
+  gather_rows(request);
+  const VarlenProblem& varlen = request.varlen;
+  VarlenBuffers buffers;
+  buffers.input = request.input.const_data_ptr();
+  buffers.values = values && varlen.problem.k > 0 ? values->mutable_data_ptr() : nullptr;
+  buffers.indices = indices.mutable_data_ptr();
+  // Of one row or none the stride says nothing.
+  buffers.value_stride = values && varlen.problem.rows > 1 ? values->stride(0) : varlen.problem.k;
+  buffers.index_stride = varlen.problem.rows > 1 ? indices.stride(0) : varlen.problem.k;
+  buffers.counts = static_cast<int32_t*>(counts.mutable_data_ptr());
+  run(varlen, buffers, request.input);
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments, VarlenRun run) {
+  Request request = canonicalise(arguments);
+  const Tensor& self = arguments.self;
+  const int64_t rows = request.varlen.problem.rows, k = request.varlen.problem.k;
+  const std::vector<int64_t> value_sizes =
+      arguments.return_values ? std::vector<int64_t>{rows, k} : std::vector<int64_t>{0};
+  Tensor values = new_empty(value_sizes, self.scalar_type(), self, kVarlen);
+  Tensor indices = new_empty({rows, k}, request.index_dtype, self, kVarlen);
+  Tensor counts = new_empty({rows}, ScalarType::Int, self, kVarlen);
+  fill(request, arguments.return_values ? MaybeTensor(values) : MaybeTensor(), indices, counts, run);
+  return {std::move(values), std::move(indices), std::move(counts)};
+}
+
+void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values, const Tensor& indices,
+                     const Tensor& counts, VarlenRun run) {
+  Request request = canonicalise(arguments);
+  check_outs(arguments, request, values, indices, counts);
+  fill(request, values, indices, counts, run);
+}
+
+std::tuple<Tensor, Tensor> kth_value(const Tensor& self, const Tensor& k, const MaybeTensor& lengths,
+                                     bool largest, bool magnitude, VarlenRun run) {
+  VarlenProblem varlen;
+  Problem& problem = varlen.problem;
+  problem.dtype = check_input(self, kKthValue);
+  problem.rows = self.size(0);
+  problem.cols = varlen.max_length = self.size(1);
+  problem.k = 1;
+  problem.largest = largest;
+  problem.magnitude = magnitude;
+  varlen.kth_alone = true;
+  varlen.windows.cols = varlen.windows.k = problem.cols;
+  varlen.windows.row_k = of_rows(MaybeTensor(k), "k", self, true, kKthValue);
+  varlen.windows.lengths = of_rows(lengths, "lengths", self, true, kKthValue);
+
+  const Tensor values = new_empty({problem.rows, 1}, self.scalar_type(), self, kKthValue);
+  const Tensor indices = new_empty({problem.rows, 1}, ScalarType::Long, self, kKthValue);
+  if (problem.rows == 0) return {values, indices};
+  const Tensor input = is_dense_in_rows(self) ? self : dense_copy(self, kKthValue);
+  problem.row_stride = problem.rows > 1 ? input.stride(0) : problem.cols;
+  VarlenBuffers buffers;
+  buffers.input = input.const_data_ptr();
+  buffers.values = values.mutable_data_ptr();
+  buffers.indices = indices.mutable_data_ptr();
+  run(varlen, buffers, input);
+  return {values, indices};
+}
+
+}  // namespace gputopk::binding

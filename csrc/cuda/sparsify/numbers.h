@@ -1,0 +1,14 @@
+// Numbers of sparsification. None is measured yet: they are those of copies and reads elsewhere here.
+#pragma once
+
+namespace gputopk::cuda::tuning {
+
+inline constexpr int kSparsifyThreads = 256;
+// 16-byte loads of each tensor in flight a thread. As compiled for compute capability 9.0 that takes up to
+// 126 registers, so two blocks fit an SM: 64 KB in flight there without momentum, about what the memory's
+// latency asks for.
+inline constexpr int kSparsifyInFlight = 4;
+// Blocks an SM of a grid whose threads take several vectors one after the other.
+inline constexpr int kSparsifyBlocksPerSm = 8;
+
+}  // namespace gputopk::cuda::tuning

@@ -1,0 +1,300 @@
+// Sparsification of a gradient:
+//
+//   1. accumulate: self, and momentum, with what is added, in 16-byte vectors, each element read and written
+//      once.
+//   2. The top-k of the house selects by magnitude, in any order, and another one puts the winners' indices
+//      in ascending order: topk.cpp, by the plan.
+//   3. take: values are copied from self, and zeros put in their places.
+//   4. drop: error feedback would keep an infinity or a NaN for ever. They win, so they have been taken
+//      unless a row has more than k: then no winner of it is finite, and the row is looked through. Any other
+//      row costs one read of its first winners.
+// No kernel starts ahead of the one before it: each changes in place what that reads or writes.
+
+#include "cuda/sparsify/sparsify.h"
+
+#include <cuda_fp16.h>
+
+#include "core/key_order.h"
+#include "cuda/device/launch.h"
+#include "cuda/sparsify/numbers.h"
+
+namespace gputopk::cuda::sparsify {
+namespace {
+
+constexpr int kThreads = tuning::kSparsifyThreads;
+constexpr int kInFlight = tuning::kSparsifyInFlight;
+
+// An element as it lies in memory, and as the number that is computed with.
+struct Float32 {
+  using Bits = uint32_t;
+  using Number = float;
+  __device__ static float widen(uint32_t bits) { return __uint_as_float(bits); }
+  __device__ static uint32_t narrow(float number) { return __float_as_uint(number); }
+};
+struct Float64 {
+  using Bits = uint64_t;
+  using Number = double;
+  __device__ static double widen(uint64_t bits) { return __longlong_as_double(static_cast<long long>(bits)); }
+  __device__ static uint64_t narrow(double number) {
+    return static_cast<uint64_t>(__double_as_longlong(number));
+  }
+};
+struct Float16 {
+  using Bits = uint16_t;
+  using Number = float;
+  __device__ static float widen(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
+  __device__ static uint16_t narrow(float number) { return __half_as_ushort(__float2half_rn(number)); }
+};
+struct BFloat16 {
+  using Bits = uint16_t;
+  using Number = float;
+  __device__ static float widen(uint16_t bits) { return __uint_as_float(uint32_t{bits} << 16); }
+  // To the nearest, ties to even; NaN stays one.
+  __device__ static uint16_t narrow(float number) {
+    const uint32_t bits = __float_as_uint(number);
+    const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
+    const bool is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
+    return static_cast<uint16_t>(is_nan ? bits >> 16 | 0x40 : rounded);
+  }
+};
+
+__device__ inline float fused_multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ inline double fused_multiply_add(double a, double b, double c) { return fma(a, b, c); }
+
+// ---- 1. Accumulate ----
+
+template <class Self, class Add>
+struct Sum {
+  using Bits = typename Self::Bits;
+
+  Bits* self;
+  const typename Add::Bits* add;
+  Bits* momentum;  // null: there is none
+  int64_t rows, cols;
+  int64_t self_stride, add_stride, momentum_stride;
+  typename Self::Number alpha, mu;
+};
+
+// Elements side by side, read and written as one word.
+template <class Bits, int kWidth>
+struct alignas(sizeof(Bits) * kWidth) Vector {
+  Bits at[kWidth];
+
+  __device__ void load(const Bits* from) {
+    if constexpr (sizeof(Vector) == 16) {
+      *reinterpret_cast<uint4*>(at) = *reinterpret_cast<const uint4*>(from);
+    } else if constexpr (sizeof(Vector) == 8 && kWidth > 1) {
+      *reinterpret_cast<uint2*>(at) = *reinterpret_cast<const uint2*>(from);
+    } else {
+      at[0] = *from;
+    }
+  }
+  __device__ void store(Bits* to) const {
+    if constexpr (sizeof(Vector) == 16) {
+      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(at);
+    } else {
+      *to = at[0];
+    }
+  }
+};
+
+template <class Self, class Add>
+__device__ void add_one(const Sum<Self, Add>& sum, typename Self::Bits& self, typename Add::Bits add,
+                        typename Self::Bits& momentum) {
+  using Number = typename Self::Number;
+  const Number added = static_cast<Number>(Add::widen(add)), before = Self::widen(self);
+  if (sum.momentum == nullptr) {
+    self = Self::narrow(fused_multiply_add(sum.alpha, added, before));
+  } else {
+    momentum = Self::narrow(fused_multiply_add(sum.mu, Self::widen(momentum), added));
+    self = Self::narrow(before + Self::widen(momentum));
+  }
+}
+
+// Vectors are numbered over all rows; the last of a row may be a part of one.
+template <class Self, class Add, int kWidth>
+__global__ void __launch_bounds__(kThreads) accumulate_vectors(Sum<Self, Add> sum) {
+  using Bits = typename Self::Bits;
+  const int64_t row_vectors = (sum.cols + kWidth - 1) / kWidth, count = sum.rows * row_vectors;
+  const int64_t step = static_cast<int64_t>(gridDim.x) * kThreads;
+  const int64_t step_rows = step / row_vectors, step_vectors = step % row_vectors;
+  int64_t at = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  int64_t row = at / row_vectors, vector = at % row_vectors;
+  while (at < count) {
+    Vector<Bits, kWidth> self[kInFlight], momentum[kInFlight];
+    Vector<typename Add::Bits, kWidth> add[kInFlight];
+    int64_t rows[kInFlight], cols[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      rows[i] = row;
+      cols[i] = vector * kWidth;
+      if (at + i * step < count && cols[i] + kWidth <= sum.cols) {
+        self[i].load(sum.self + row * sum.self_stride + cols[i]);
+        add[i].load(sum.add + row * sum.add_stride + cols[i]);
+        if (sum.momentum != nullptr) momentum[i].load(sum.momentum + row * sum.momentum_stride + cols[i]);
+      }
+      row += step_rows;
+      vector += step_vectors;
+      if (vector >= row_vectors) {
+        vector -= row_vectors;
+        ++row;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (at + i * step >= count) continue;
+      Bits* const self_at = sum.self + rows[i] * sum.self_stride + cols[i];
+      Bits* const momentum_at =
+          sum.momentum == nullptr ? nullptr : sum.momentum + rows[i] * sum.momentum_stride + cols[i];
+      if (cols[i] + kWidth <= sum.cols) {
+#pragma unroll
+        for (int j = 0; j < kWidth; ++j) add_one(sum, self[i].at[j], add[i].at[j], momentum[i].at[j]);
+        self[i].store(self_at);
+        if (momentum_at != nullptr) momentum[i].store(momentum_at);
+        continue;
+      }
+      for (int64_t j = 0; cols[i] + j < sum.cols; ++j) {
+        Bits none{}, &momentum_of = momentum_at == nullptr ? none : momentum_at[j];
+        add_one(sum, self_at[j], sum.add[rows[i] * sum.add_stride + cols[i] + j], momentum_of);
+      }
+    }
+    at += kInFlight * step;
+  }
+}
+
+template <class Self, class Add>
+ErrorCode launch_sum(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
+                     Stream stream) {
+  using Bits = typename Self::Bits;
+  using Number = typename Self::Number;
+  constexpr int kVector = 16 / sizeof(Bits);
+  const bool as_one_row = is_dense(problem);
+  const Sum<Self, Add> sum{static_cast<Bits*>(buffers.self),
+                           static_cast<const typename Add::Bits*>(buffers.add),
+                           static_cast<Bits*>(buffers.momentum),
+                           as_one_row ? 1 : problem.rows,
+                           as_one_row ? problem.rows * problem.cols : problem.cols,
+                           problem.self_stride,
+                           problem.add_stride,
+                           problem.momentum_stride,
+                           static_cast<Number>(problem.alpha),
+                           static_cast<Number>(problem.mu)};
+  const auto kernel =
+      config.width == 1 ? accumulate_vectors<Self, Add, 1> : accumulate_vectors<Self, Add, kVector>;
+  return launch_kernel(/*ahead=*/false, kernel, static_cast<unsigned>(config.accumulate_blocks), kThreads, 0,
+                       stream, sum);
+}
+
+// ---- 3. and 4. Take and drop ----
+
+template <class Bits>
+struct Winners {
+  Bits* self;
+  Bits* momentum;  // null: there is none
+  Bits* values;
+  const void* indices;
+  bool wide_indices;
+  int64_t rows, cols, k;
+  int64_t self_stride, momentum_stride;
+
+  __device__ int64_t index(int64_t i) const {
+    return wide_indices ? static_cast<const int64_t*>(indices)[i] : static_cast<const int32_t*>(indices)[i];
+  }
+  __device__ void clear(int64_t row, int64_t col) const {
+    self[row * self_stride + col] = 0;
+    if (momentum != nullptr) momentum[row * momentum_stride + col] = 0;
+  }
+};
+
+template <class Bits>
+__global__ void __launch_bounds__(kThreads) take_winners(Winners<Bits> winners) {
+  const int64_t count = winners.rows * winners.k, step = static_cast<int64_t>(gridDim.x) * kThreads;
+  for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
+    const int64_t row = i / winners.k, col = winners.index(i);
+    winners.values[i] = winners.self[row * winners.self_stride + col];
+    winners.clear(row, col);
+  }
+}
+
+// Blocks share a row where rows are fewer. Key order: of a finite magnitude the key is below `infinity`.
+template <class Bits>
+__global__ void __launch_bounds__(kThreads)
+    drop_from_rows(Winners<Bits> winners, KeyOrder<Bits, true> order, int64_t blocks_per_row) {
+  const auto is_finite = [&](Bits bits) { return order(bits) < order(order.max_magnitude); };
+  const int64_t part = blockIdx.x % blocks_per_row;
+  for (int64_t row = blockIdx.x / blocks_per_row; row < winners.rows; row += gridDim.x / blocks_per_row) {
+    bool keeps = false;
+    for (int64_t begin = 0; begin < winners.k && !keeps; begin += kThreads) {
+      const int64_t i = begin + threadIdx.x;
+      // The same in all threads, which are done with the row before together.
+      keeps = __syncthreads_or(i < winners.k && is_finite(winners.values[row * winners.k + i]));
+    }
+    if (keeps) continue;
+    for (int64_t col = part * kThreads + threadIdx.x; col < winners.cols; col += blocks_per_row * kThreads) {
+      if (!is_finite(winners.self[row * winners.self_stride + col])) winners.clear(row, col);
+    }
+  }
+}
+
+template <class Bits>
+Winners<Bits> winners_of(const SparsifyProblem& problem, const SparsifyBuffers& buffers) {
+  return {static_cast<Bits*>(buffers.self),
+          static_cast<Bits*>(buffers.momentum),
+          static_cast<Bits*>(buffers.values),
+          buffers.indices,
+          problem.wide_indices,
+          problem.rows,
+          problem.cols,
+          problem.k,
+          problem.self_stride,
+          problem.momentum_stride};
+}
+
+template <class Visitor>
+ErrorCode visit_bits(DType dtype, Visitor&& visitor) {
+  switch (dtype_bytes(dtype)) {
+    case 2: return visitor(uint16_t{});
+    case 4: return visitor(uint32_t{});
+    default: return visitor(uint64_t{});
+  }
+}
+
+}  // namespace
+
+ErrorCode accumulate(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
+                     Stream stream) {
+  switch (problem.dtype) {
+    case DType::kFloat16: return launch_sum<Float16, Float16>(config, problem, buffers, stream);
+    case DType::kBFloat16: return launch_sum<BFloat16, BFloat16>(config, problem, buffers, stream);
+    case DType::kFloat64: return launch_sum<Float64, Float64>(config, problem, buffers, stream);
+    default: break;
+  }
+  switch (problem.add_dtype) {
+    case DType::kFloat16: return launch_sum<Float32, Float16>(config, problem, buffers, stream);
+    case DType::kBFloat16: return launch_sum<Float32, BFloat16>(config, problem, buffers, stream);
+    default: return launch_sum<Float32, Float32>(config, problem, buffers, stream);
+  }
+}
+
+ErrorCode take(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
+               Stream stream) {
+  return visit_bits(problem.dtype, [&](auto bits) -> ErrorCode {
+    using Bits = decltype(bits);
+    return launch_kernel(/*ahead=*/false, take_winners<Bits>, static_cast<unsigned>(config.take_blocks),
+                         kThreads, 0, stream, winners_of<Bits>(problem, buffers));
+  });
+}
+
+ErrorCode drop_what_is_not_finite(const Config& config, const SparsifyProblem& problem,
+                                  const SparsifyBuffers& buffers, Stream stream) {
+  return visit_bits(problem.dtype, [&](auto bits) -> ErrorCode {
+    using Bits = decltype(bits);
+    const auto order = make_key_order<Bits, true>(problem.dtype, /*largest=*/true, /*magnitude=*/true);
+    const int64_t blocks_per_row = problem.rows < config.drop_blocks ? config.drop_blocks / problem.rows : 1;
+    const unsigned blocks = static_cast<unsigned>(config.drop_blocks / blocks_per_row * blocks_per_row);
+    return launch_kernel(/*ahead=*/false, drop_from_rows<Bits>, blocks, kThreads, 0, stream,
+                         winners_of<Bits>(problem, buffers), order, blocks_per_row);
+  });
+}
+
+}  // namespace gputopk::cuda::sparsify

@@ -1,0 +1,263 @@
+"""kth_value, topk_mask, keep_topk and keep_topk_ against the oracle's order."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+import torch_topk
+from tests import inputs, oracle
+from torch_topk import selection
+
+ROWS, COLS = 7, 60
+FAMILIES = ("few_distinct", "mixed_rows")
+
+
+def ranking(tensor, largest=True, magnitude=False):
+    """Positions of the last axis, best first."""
+    return torch.from_numpy(
+        oracle.best_first(oracle.bits_of(tensor), tensor.dtype, largest, magnitude).astype(np.int64)
+    )
+
+
+def first_of(order, counts):
+    """A mask of the first counts[r] of each row's order."""
+    mask = torch.zeros(order.shape, dtype=torch.bool)
+    for r in range(order.shape[0]):
+        mask[r, order[r, : max(0, int(counts[r]))]] = True
+    return mask
+
+
+def make(dtype, family="few_distinct", rows=ROWS, cols=COLS):
+    names = inputs.names_for(dtype)
+    return inputs.make(family if family in names else names[0], rows, cols, dtype)
+
+
+def bits(tensor):
+    return oracle.as_ints(tensor.contiguous())
+
+
+FLAGS = pytest.mark.parametrize("largest", [True, False])
+MAGNITUDE = pytest.mark.parametrize("magnitude", [False, True])
+DTYPES = pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+
+
+@DTYPES
+@FLAGS
+@MAGNITUDE
+def test_the_kth_is_the_last_that_topk_selects(dtype, largest, magnitude):
+    for family in FAMILIES:
+        tensor = make(dtype, family)
+        order = ranking(tensor, largest, magnitude)
+        for k in (1, 2, 31, COLS):
+            for count in (k, torch.tensor(k), torch.full((ROWS,), k, dtype=torch.int32)):
+                values, indices = torch_topk.kth_value(tensor, count, largest=largest, magnitude=magnitude)
+                assert torch.equal(indices, order[:, k - 1 : k])
+                assert values.dtype == dtype and indices.dtype == torch.int64
+                assert torch.equal(bits(values), bits(tensor).gather(1, indices))
+
+
+@DTYPES
+@FLAGS
+def test_rows_have_their_own_k_and_length(dtype, largest):
+    tensor = make(dtype)
+    k = torch.tensor([0, -5, 1, COLS, COLS + 1, 13, 2**40])
+    lengths = torch.tensor([COLS, 10, 0, 2**40, 60, 12, -3])
+    for given in (None, lengths):
+        sizes = torch.full((ROWS,), COLS) if given is None else lengths.clamp(0, COLS)
+        values, indices = torch_topk.kth_value(tensor, k, largest=largest, lengths=given)
+        worst = {True: -math.inf, False: math.inf}[largest]
+        for r in range(ROWS):
+            if 1 <= k[r] <= sizes[r]:
+                want = ranking(tensor[r : r + 1, : int(sizes[r])], largest)[0, k[r] - 1]
+                assert indices[r, 0] == want
+                assert torch.equal(bits(values[r]), bits(tensor[r, want : want + 1]))
+            else:
+                assert indices[r, 0] == -1
+                if dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
+                    assert values[r, 0] == worst
+                elif dtype in oracle.SIGNED_DTYPES:
+                    info = torch.iinfo(dtype)
+                    assert values[r, 0] == (info.min if largest else info.max)
+
+
+@FLAGS
+def test_an_int_k_with_lengths(largest):
+    tensor = make(torch.float32)
+    lengths = torch.tensor([3, 4, 5, 6, 60, 100, 0])
+    indices = torch_topk.kth_value(tensor, 5, largest=largest, lengths=lengths).indices
+    for r, size in enumerate(lengths.clamp(0, COLS).tolist()):
+        want = ranking(tensor[r : r + 1, :size], largest)[0, 4] if size >= 5 else -1
+        assert indices[r, 0] == want
+
+
+@DTYPES
+@FLAGS
+@MAGNITUDE
+def test_the_mask_is_the_set_that_topk_selects(dtype, largest, magnitude):
+    for family in FAMILIES:
+        tensor = make(dtype, family)
+        order = ranking(tensor, largest, magnitude)
+        for k in (-1, 0, 1, 7, COLS - 1, COLS, COLS + 9):
+            want = first_of(order, [k if 0 < k < COLS else COLS] * ROWS)
+            for count in (k, torch.tensor(k), torch.full((ROWS,), k)):
+                got = torch_topk.topk_mask(tensor, count, largest=largest, magnitude=magnitude)
+                assert torch.equal(got, want)
+
+
+@DTYPES
+@FLAGS
+def test_all_ties_of_the_kth_are_kept_where_they_are_asked_for(dtype, largest):
+    tensor = make(dtype)
+    order = ranking(tensor, largest)
+    rank = torch.from_numpy(
+        oracle.ranks(oracle.bits_of(tensor).reshape(-1), dtype, False).reshape(ROWS, COLS)
+    )
+    for k in (1, 20, 59):
+        kth = rank.gather(1, order[:, k - 1 : k])
+        want = rank >= kth if largest else rank <= kth
+        for count in (k, torch.full((ROWS,), k)):
+            assert torch.equal(torch_topk.topk_mask(tensor, count, largest=largest, ties="all"), want)
+
+
+@pytest.mark.parametrize("dim", [0, 1, -1, 2])
+def test_any_dimension(dim):
+    tensor = make(torch.float32, rows=24, cols=30).view(4, 6, 30)
+    last = tensor.movedim(dim, -1)
+    k = torch.arange(last[..., 0].numel()).view(last.shape[:-1]) % 5
+    order = ranking(last.reshape(-1, last.shape[-1]))
+    for count in (3, k):
+        counts = k.reshape(-1) if isinstance(count, torch.Tensor) else torch.full((k.numel(),), 3)
+        wanted = torch.where(counts == 0, last.shape[-1], counts)
+        mask = first_of(order, wanted).view(last.shape).movedim(-1, dim)
+        assert torch.equal(torch_topk.topk_mask(tensor, count, dim), mask)
+        kept = torch.where(mask, tensor, -math.inf)
+        assert torch.equal(torch_topk.keep_topk(tensor, count, dim=dim), kept)
+        changed = tensor.clone()
+        assert torch_topk.keep_topk_(changed, count, dim=dim) is changed
+        assert torch.equal(changed, kept)
+    values, indices = torch_topk.kth_value(tensor, 3, dim)
+    want = torch_topk.topk(tensor, 3, dim)
+    assert torch.equal(values, want.values.narrow(dim, 2, 1))
+    assert torch.equal(indices, want.indices.narrow(dim, 2, 1))
+
+
+@DTYPES
+def test_what_is_kept_and_filled(dtype):
+    tensor = make(dtype)
+    lengths = torch.tensor([0, 1, 5, 20, 60, 99, -1])
+    fill = 0 if dtype in (*oracle.SIGNED_DTYPES, *oracle.UNSIGNED_DTYPES, torch.bool) else -math.inf
+    fill = 1.5 if dtype == torch.float8_e4m3fn else fill
+    filled = torch.tensor([fill]).to(dtype)
+    for k in (5, torch.full((ROWS,), 5)):
+        want = bits(tensor).clone()
+        for r, size in enumerate(lengths.clamp(0, COLS).tolist()):
+            mask = torch.ones(COLS, dtype=torch.bool)
+            if size > 5:
+                mask[:size] = first_of(ranking(tensor[r : r + 1, :size]), [5])[0]
+            want[r, ~mask] = bits(filled)[0]
+        assert torch.equal(bits(torch_topk.keep_topk(tensor, k, fill, lengths=lengths)), want)
+        changed = tensor.clone()
+        torch_topk.keep_topk_(changed, k, fill, lengths=lengths)
+        assert torch.equal(bits(changed), want)
+
+
+def test_the_gradient_passes_through_the_mask():
+    leaf = make(torch.float64, "normal").requires_grad_()
+    mask = torch_topk.topk_mask(leaf, 4)
+    assert not mask.requires_grad
+    for keep in (lambda x: torch_topk.keep_topk(x, 4, 0.0), lambda x: torch_topk.keep_topk_(x * 1, 4, 0.0)):
+        (grad,) = torch.autograd.grad(keep(leaf).square().sum(), leaf)
+        assert torch.equal(grad, torch.where(mask, 2 * leaf, 0))
+    values, indices = torch_topk.kth_value(leaf, 4)
+    (grad,) = torch.autograd.grad(values.sum(), leaf)
+    assert torch.equal(grad, torch.zeros_like(leaf).scatter(1, indices, 1.0))
+
+
+def test_shapes_without_elements_or_dimensions():
+    assert torch_topk.topk_mask(torch.tensor(3.0), 1).shape == ()
+    assert torch_topk.keep_topk(torch.tensor(3.0), torch.tensor(5)) == 3
+    assert torch_topk.kth_value(torch.tensor(3.0), 1) == (torch.tensor(3.0), torch.tensor(0))
+    empty = torch.empty(3, 0)
+    assert torch_topk.topk_mask(empty, 2).shape == (3, 0)
+    values, indices = torch_topk.kth_value(empty, torch.tensor(1))
+    assert indices.tolist() == [[-1]] * 3 and (values == -math.inf).all()
+    assert torch_topk.kth_value(torch.empty(0, 9), 4).values.shape == (0, 1)
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda x: torch_topk.kth_value(x, 0), RuntimeError, "k is 0, and dimension 1 has size 60"),
+        (lambda x: torch_topk.kth_value(x, 61), RuntimeError, "k is 61, and dimension 1 has size 60"),
+        (lambda x: torch_topk.kth_value(x, True), TypeError, "'k' must be int or Tensor, not bool"),
+        (lambda x: torch_topk.kth_value(x, 1, 2), IndexError, r"\[-2, 1\], but got 2"),
+        (lambda x: torch_topk.topk_mask(x, torch.ones(3)), TypeError, "k must be int32 or int64"),
+        (
+            lambda x: torch_topk.topk_mask(x, torch.ones(3, dtype=torch.int64)),
+            RuntimeError,
+            r"k has shape \[3\], but there are \[7\] rows",
+        ),
+        (lambda x: torch_topk.topk_mask(x, 3, ties="some"), ValueError, "ties must be one of index, all"),
+        (lambda x: torch_topk.keep_topk(x.int(), 3), RuntimeError, "fill is -inf, which torch.int32"),
+        (lambda x: torch_topk.keep_topk([1], 3), TypeError, "'input' must be Tensor, not list"),
+    ],
+)
+def test_errors_name_what_is_wrong(call, kind, words):
+    with pytest.raises(kind, match=words):
+        call(make(torch.float32))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_long_rows_have_their_own_k(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        tensor = make(torch.float32, rows=4, cols=300_000)
+        k = torch.tensor([1, 299_999, 150_000, 5], dtype=torch.int32)
+        lengths = torch.tensor([300_000, 300_000, 200_000, 9], dtype=torch.int32)
+        for largest in (True, False):
+            indices = torch_topk.kth_value(tensor, k, largest=largest, lengths=lengths).indices
+            for r in range(4):
+                order = ranking(tensor[r : r + 1, : int(lengths[r])], largest)
+                assert indices[r, 0] == order[0, int(k[r]) - 1]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_sort_of_other_devices_agrees():
+    tensor = make(torch.float32)
+    k, lengths = torch.tensor([0, 1, 5, 60, 61, -1, 7]), torch.tensor([5, 1, 4, 60, 60, 3, 30])
+    rank = k.unsqueeze(-1)
+    for given in (None, lengths):
+        want = selection._kth_by_sorting("kth_value", tensor, rank, False, True, given)
+        got = torch_topk.kth_value(tensor, k, largest=False, magnitude=True, lengths=given).indices
+        assert torch.equal(got, want)
+
+
+def test_opcheck_accepts_the_operator():
+    operator = torch.ops.gputopk.kth_value.default
+    tensor, k = make(torch.float32), torch.arange(ROWS)
+    torch.library.opcheck(operator, (tensor, k), {})
+    torch.library.opcheck(operator, (tensor, k.int()), {"lengths": k * 9, "largest": False})
+    with pytest.raises(RuntimeError, match=r"gputopk::kth_value: k must have shape \[7\]"):
+        operator(tensor, k[:3])
+    with pytest.raises(RuntimeError, match="gputopk::kth_value: lengths must be int32 or int64, not float32"):
+        operator(tensor, k, lengths=k.float())
+
+
+def test_they_compile_whole():
+    tensor = make(torch.float32)
+    k = torch.arange(ROWS)
+
+    def function(x, k):
+        kth = torch_topk.kth_value(x, k)
+        y = torch_topk.keep_topk_(x.clone(), k)
+        return kth.values, kth.indices, y, torch_topk.topk_mask(x, 5), torch_topk.keep_topk(x, 3)
+
+    compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
+    for got, want in zip(compiled(tensor, k), function(tensor, k), strict=True):
+        assert torch.equal(got, want)

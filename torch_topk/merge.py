@@ -1,0 +1,201 @@
+"""Top-k of what lies in several places: merging lists of winners, and shards of a process group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import torch
+import torch.distributed
+from torch import Tensor
+
+from . import _rows
+from ._autograd import gather
+from .ops import topk
+
+__all__ = ["Merged", "merge_topk", "topk_sharded"]
+
+
+class Merged(NamedTuple):
+    """What ``merge_topk`` and ``topk_sharded`` return."""
+
+    values: Tensor
+    ids: Tensor
+
+
+def merge_topk(
+    values: Tensor | Sequence[Tensor],
+    ids: Tensor | Sequence[Tensor],
+    k: int,
+    *,
+    largest: bool = True,
+    order: Literal["value", "index", "any"] = "value",
+    tie: Literal["id", "position"] = "id",
+    unique: bool = False,
+) -> Merged:
+    """The ``k`` best of several lists of winners, such as those of the shards of a row.
+
+    With ``tie="id"`` the result is what ``topk`` of the whole row gives, however the row is dealt out to
+    shards: interleaved shards hold equal values whose positions say nothing of whose index is lower.
+
+    Args:
+        values: [shards, rows, k_s], or a list of [rows, k_i]; any dtype of ``topk``.
+        ids: of the same shapes, int32 or int64: what each value belongs to. Negative: padding, which never
+            wins, whatever its value.
+        k: how many, k >= 0; may exceed what there is.
+        largest: the largest values, or the smallest.
+        order: "value": best first, equal values by ``tie``. "index": by ascending id. "any": no promise.
+        tie: of equal values, the lower id wins, or the earlier position: lists one after the other.
+        unique: of values with equal ids the best alone counts.
+
+    Returns:
+        ``values`` and ``ids`` [rows, k]; a named tuple. Where there are fewer than k, padding stands behind:
+        id -1 and the worst value (-inf where the largest are wanted, or the least integer). Values have
+        gradients.
+
+    Raises:
+        TypeError, ValueError: an argument of another type or name.
+        RuntimeError: shapes that do not fit together, a negative ``k``.
+    """
+    name = "merge_topk"
+    _rows.check_choice(name, "order", order, ("value", "index", "any"))
+    _rows.check_choice(name, "tie", tie, ("id", "position"))
+    values, ids = _side_by_side(values, "values"), _side_by_side(ids, "ids")
+    if values.shape != ids.shape:
+        raise RuntimeError(
+            f"{name}(): values and ids have different shapes: {list(values.shape)} and {list(ids.shape)}"
+        )
+    if ids.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"{name}(): ids must be int32 or int64, not {ids.dtype}")
+    if k < 0:
+        raise RuntimeError(f"{name}(): k must be at least 0, but is {k}")
+    entries = values.size(-1)
+
+    # topk's ties go to the lower position: entries are brought there by id.
+    places = ids.argsort(dim=-1, stable=True) if tie == "id" else None
+    by_id = values if places is None else gather(values, -1, places)
+    ranking = topk(by_id.detach(), entries, largest=largest).indices
+    ranking = ranking if places is None else places.gather(-1, ranking)
+    ranked = ids.gather(-1, ranking)
+    missing = ranked < 0
+    if unique:
+        missing = missing | _repeated(ranked)
+    # Padding behind all others, which stay in order.
+    ranking = ranking.gather(-1, missing.to(torch.uint8).argsort(dim=-1, stable=True))[..., :k]
+    present = torch.arange(ranking.size(-1), device=ids.device) < (~missing).sum(-1, keepdim=True)
+    best_ids = ids.gather(-1, ranking).where(present, -1)
+    if order == "index":
+        last = torch.iinfo(ids.dtype).max  # an id may be that: a stable sort keeps it before padding
+        by_index = best_ids.where(present, last).argsort(dim=-1, stable=True)
+        ranking, best_ids = ranking.gather(-1, by_index), best_ids.gather(-1, by_index)
+    worst = _rows.full_of(_rows.worst_value(values.dtype, largest, False), values)
+    best = _rows.select(present, gather(values, -1, ranking), worst)
+    if k > entries:
+        more = (*values.shape[:-1], k - entries)
+        best = _cat((best, worst.expand(more)))
+        best_ids = torch.cat((best_ids, best_ids.new_full(more, -1)), -1)
+    return Merged(best, best_ids)
+
+
+def topk_sharded(
+    input_local: Tensor,
+    k: int,
+    *,
+    group: torch.distributed.ProcessGroup | None = None,
+    offset: int | None = None,
+    index_map: Callable[[Tensor], Tensor] | None = None,
+    largest: bool = True,
+    order: Literal["value", "index", "any"] = "value",
+) -> Merged:
+    """The ``k`` best of rows whose columns lie on the ranks of a process group: ``topk`` of the whole rows,
+    bit for bit the same on all ranks.
+
+    Each rank selects from its own columns, one all_gather exchanges the winners, and each rank merges them.
+
+    Args:
+        input_local: [rows, cols], this rank's columns; rows and dtype are those of all ranks, cols may
+            differ.
+        k: how many, the same on all ranks, k >= 0; may exceed what there is.
+        group: the ranks; all by default.
+        offset: the index in the whole row of this rank's first column. Neither given nor ``index_map``: the
+            ranks' columns lie one behind the other, in the order of ranks.
+        index_map: from int64 positions here to indices in the whole row, which must not be negative and must
+            rise with the position: of interleaved shards ``lambda i: i * world_size + rank``.
+        largest, order: as in ``merge_topk``.
+
+    Returns:
+        ``values`` and ``ids`` [rows, k], ids being int64 indices in the whole row; a named tuple. Where the
+        whole row has fewer than k, padding stands behind as in ``merge_topk``. Without gradients.
+
+    Raises:
+        RuntimeError: both ``offset`` and ``index_map``, another shape than [rows, cols], a negative ``k``.
+    """
+    name = "topk_sharded"
+    if offset is not None and index_map is not None:
+        raise RuntimeError(f"{name}(): offset and index_map exclude each other")
+    if input_local.dim() != 2:
+        raise RuntimeError(f"{name}(): input_local must have 2 dimensions, but has {input_local.dim()}")
+    if k < 0:
+        raise RuntimeError(f"{name}(): k must be at least 0, but is {k}")
+    group = torch.distributed.group.WORLD if group is None else group
+    ranks = torch.distributed.get_world_size(group)
+    rows, cols = input_local.shape
+    input_local = input_local.detach()
+
+    values, indices = topk(input_local, min(k, cols), largest=largest)
+    if index_map is not None:
+        indices = index_map(indices)
+    elif offset is not None:
+        indices = indices + offset
+    if cols < k:  # all ranks send as much
+        values = _cat((values, values.new_empty((rows, k - cols))))
+        indices = torch.cat((indices, indices.new_full((rows, k - cols), -1)), -1)
+
+    size = torch.full((1,), cols, device=indices.device)
+    parts = (indices.reshape(-1), size, values.contiguous().view(-1))
+    sent = torch.cat([part.view(torch.uint8) for part in parts])
+    received = sent.new_empty(ranks * sent.numel())
+    torch.distributed.all_gather_into_tensor(received, sent, group=group)
+    received = received.view(ranks, -1)
+
+    ids_bytes = 8 * rows * k
+    ids = received[:, :ids_bytes].contiguous().view(torch.int64).view(ranks, rows, k)
+    sizes = received[:, ids_bytes : ids_bytes + 8].contiguous().view(torch.int64)
+    values = received[:, ids_bytes + 8 :].contiguous().view(input_local.dtype).view(ranks, rows, k)
+    if offset is None and index_map is None:
+        first = (sizes.cumsum(0) - sizes).view(ranks, 1, 1)
+        ids = (ids + first).where(ids >= 0, -1)
+    return merge_topk(values, ids, k, largest=largest, order=order)
+
+
+def _side_by_side(lists: Tensor | Sequence[Tensor], name: str) -> Tensor:
+    """[rows, all entries]."""
+    if isinstance(lists, Tensor):
+        if lists.dim() != 3:
+            raise RuntimeError(
+                f"merge_topk(): {name} must be [shards, rows, k] or a list of [rows, k], "
+                f"but has {lists.dim()} dimensions"
+            )
+        return lists.movedim(0, 1).flatten(1)
+    for part in lists:
+        if not isinstance(part, Tensor):
+            raise TypeError(f"merge_topk(): {name} must be Tensors, not {type(part).__name__}")
+        if part.dim() != 2:
+            raise RuntimeError(f"merge_topk(): {name} must have 2 dimensions each, but has {part.dim()}")
+    if not lists:
+        raise RuntimeError(f"merge_topk(): {name} has no lists")
+    return _cat(lists)
+
+
+def _cat(parts: Sequence[Tensor]) -> Tensor:
+    """Along the last dimension, of every dtype."""
+    joined = torch.cat([_rows.as_bits(part) for part in parts], -1)
+    return joined if joined.dtype == parts[0].dtype else joined.view(parts[0].dtype)
+
+
+def _repeated(ids: Tensor) -> Tensor:
+    """True where an id occurs before."""
+    ascending, places = ids.sort(dim=-1, stable=True)
+    again = torch.zeros_like(ids, dtype=torch.bool)
+    again[..., 1:] = ascending[..., 1:] == ascending[..., :-1]
+    return torch.zeros_like(again).scatter(-1, places, again)

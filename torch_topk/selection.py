@@ -1,0 +1,292 @@
+"""The k-th element, and what follows from it without a list of the k best: masks and thresholds."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import _rows
+from ._autograd import gather
+from ._elsewhere import backend
+from ._errors import call
+from ._libraries import registry
+from .ops import topk
+
+__all__ = ["KthValue", "keep_topk", "keep_topk_", "kth_value", "topk_mask"]
+
+
+class KthValue(NamedTuple):
+    """What ``kth_value`` returns."""
+
+    values: Tensor
+    indices: Tensor
+
+
+def kth_value(
+    input: Tensor,
+    k: int | Tensor,
+    dim: int = -1,
+    largest: bool = True,
+    *,
+    magnitude: bool = False,
+    lengths: Tensor | None = None,
+) -> KthValue:
+    """The ``k``-th best element along ``dim``, and where it is: the last that ``topk(input, k)`` selects.
+
+    The pair tells the set exactly: an element is among the k best if it is better than the value, or equal to
+    it at no higher an index. The value alone does not, as it may occur more often than k allows.
+
+    Args:
+        input: any shape, any dtype of ``topk``.
+        k: counts from 1. An int in [1, size of dim], or int32 or int64 on input's device, of no dimension or
+            of input's shape without ``dim``, which is never read on the host.
+        dim: the dimension to select along.
+        largest: the k-th largest, or the k-th smallest. (``torch.kthvalue`` counts from the smallest.)
+        magnitude: order by absolute value.
+        lengths: like a tensor ``k``: of each row only so many first elements count; clamped into
+            [0, size of dim].
+
+    Returns:
+        ``values``, of input's dtype, and ``indices``, int64, of input's shape with ``dim`` of size 1; a named
+        tuple. Where ``k`` is a tensor or there are lengths, and a row has no k-th element: index -1 and the
+        worst value (-inf where the largest are wanted, or the least integer). Values have gradients.
+
+    Raises:
+        TypeError, IndexError: an argument of another type, ``dim`` out of range.
+        RuntimeError: an int ``k`` out of range, shapes or devices that do not fit together.
+
+    CPU and CUDA tensors; on other devices a tensor ``k``, or lengths, sort whole rows.
+    """
+    dim = _rows.check_dim("kth_value", input, dim)
+    _rows.check_count("kth_value", k)
+    rows = _with_dim_last(input, dim)
+    if not isinstance(k, Tensor):
+        for holds in (k >= 1, k <= rows.size(-1)):
+            if not holds:
+                raise RuntimeError(
+                    f"kth_value(): selected index k out of range: k is {k}, and dimension "
+                    f"{dim % max(input.dim(), 1)} has size {rows.size(-1)}"
+                )
+    indices = _kth_index("kth_value", rows, k, largest, magnitude, lengths)
+    worst = _rows.full_of(_rows.worst_value(input.dtype, largest, magnitude), input)
+    if rows.size(-1) == 0:
+        values = worst.expand(indices.shape).clone()
+    else:
+        values = gather(rows, -1, indices.clamp(min=0))
+        if isinstance(k, Tensor) or lengths is not None:
+            values = _rows.select(indices >= 0, values, worst)
+    if input.dim() == 0:
+        return KthValue(values.squeeze(-1), indices.squeeze(-1))
+    return KthValue(values.movedim(-1, dim), indices.movedim(-1, dim))
+
+
+def topk_mask(
+    input: Tensor,
+    k: int | Tensor,
+    dim: int = -1,
+    largest: bool = True,
+    *,
+    magnitude: bool = False,
+    ties: Literal["index", "all"] = "index",
+) -> Tensor:
+    """True at the ``k`` best elements along ``dim``: what ``topk`` selects, without a list.
+
+    Args:
+        input: any shape, any dtype of ``topk``.
+        k: an int, or a tensor as in ``kth_value``. A row with k <= 0 or k >= the size of ``dim`` is left
+            alone: True everywhere.
+        dim, largest, magnitude: as in ``topk``.
+        ties: "index": exactly k elements, of equal ones those of lower index. "all": also all that equal the
+            k-th.
+
+    Returns:
+        bool, of input's shape. It has no gradient.
+
+    Raises:
+        TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
+        RuntimeError: shapes or devices that do not fit together.
+    """
+    return _mask("topk_mask", input, k, dim, largest, magnitude, ties, None)
+
+
+def keep_topk(
+    input: Tensor,
+    k: int | Tensor,
+    fill: float = -math.inf,
+    dim: int = -1,
+    largest: bool = True,
+    *,
+    magnitude: bool = False,
+    ties: Literal["index", "all"] = "index",
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """A copy of ``input`` that has ``fill`` in place of all but the ``k`` best elements along ``dim``.
+
+    Args:
+        input: any shape, any dtype of ``topk``.
+        k: as in ``topk_mask``: a row with k <= 0 or k >= the size of ``dim`` is left alone.
+        fill: a number that input's dtype holds: integers have no -inf.
+        dim, largest, magnitude, ties: as in ``topk_mask``.
+        lengths: as in ``kth_value``; elements behind a row's length stay as they are.
+
+    Returns:
+        A tensor of input's shape and dtype. Gradients pass at elements that are kept.
+
+    Raises:
+        TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
+        RuntimeError: a fill that the dtype does not hold, shapes or devices that do not fit together.
+    """
+    mask = _mask("keep_topk", input, k, dim, largest, magnitude, ties, lengths)
+    _check_fill("keep_topk", fill, input.dtype)
+    return _rows.select(mask, input, _rows.full_of(fill, input))
+
+
+def keep_topk_(
+    input: Tensor,
+    k: int | Tensor,
+    fill: float = -math.inf,
+    dim: int = -1,
+    largest: bool = True,
+    *,
+    magnitude: bool = False,
+    ties: Literal["index", "all"] = "index",
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """``keep_topk`` in place. Returns ``input``."""
+    mask = _mask("keep_topk_", input, k, dim, largest, magnitude, ties, lengths)
+    _check_fill("keep_topk_", fill, input.dtype)
+    bits = _rows.as_bits(input)
+    if bits is input:
+        return input.masked_fill_(~mask, fill)
+    bits.copy_(torch.where(mask, bits, _rows.as_bits(_rows.full_of(fill, input))))
+    return input
+
+
+def keep_pair(rows: Tensor, index: Tensor, largest: bool, magnitude: bool, ties: str) -> Tensor:
+    """True at elements of the last dimension that are no worse than the one at ``index``, [..., 1]; where
+    that is -1, at all."""
+    own = _rows.comparable(rows.detach(), magnitude)
+    kth = own.gather(-1, index.clamp(min=0))
+    kept = ~_rows.better(kth, own, largest)
+    if ties == "index":
+        position = torch.arange(rows.size(-1), device=rows.device)
+        kept &= _rows.better(own, kth, largest) | (position <= index)
+    return kept | (index < 0)
+
+
+def _mask(
+    function: str,
+    input: Tensor,
+    k: int | Tensor,
+    dim: int,
+    largest: bool,
+    magnitude: bool,
+    ties: str,
+    lengths: Tensor | None,
+) -> Tensor:
+    dim = _rows.check_dim(function, input, dim)
+    _rows.check_count(function, k)
+    _rows.check_choice(function, "ties", ties, ("index", "all"))
+    rows = _with_dim_last(input, dim)
+    if rows.size(-1) == 0 or (not isinstance(k, Tensor) and (k <= 0 or k >= rows.size(-1))):
+        return torch.ones(input.shape, dtype=torch.bool, device=input.device)
+    index = _kth_index(function, rows, k, largest, magnitude, lengths)
+    mask = keep_pair(rows, index, largest, magnitude, ties)
+    if lengths is not None:
+        position = torch.arange(rows.size(-1), device=rows.device)
+        mask |= position >= _rows.numbers_of_rows(function, "lengths", lengths, rows)
+    return mask.squeeze(-1) if input.dim() == 0 else mask.movedim(-1, dim)
+
+
+def _with_dim_last(input: Tensor, dim: int) -> Tensor:
+    return input.unsqueeze(-1) if input.dim() == 0 else input.movedim(dim, -1)
+
+
+def _kth_index(
+    function: str,
+    rows: Tensor,
+    k: int | Tensor,
+    largest: bool,
+    magnitude: bool,
+    lengths: Tensor | None,
+) -> Tensor:
+    """Where the k-th element of the last dimension is, int64 [..., 1]; -1 where a row has none."""
+    rows = rows.detach()
+    if not isinstance(k, Tensor) and lengths is None:
+        winners = topk(rows, k, largest=largest, sorted=False, magnitude=magnitude)
+        # The worst of them; of equal ones the last.
+        worst = topk(winners.values, 1, largest=not largest, magnitude=magnitude).values
+        own, worst = _rows.comparable(winners.values, magnitude), _rows.comparable(worst, magnitude)
+        return winners.indices.where(~_rows.better(own, worst, largest), -1).amax(-1, keepdim=True)
+    cols = rows.size(-1)
+    if isinstance(k, Tensor):
+        rank = _rows.numbers_of_rows(function, "k", k, rows)
+    else:
+        rank = torch.full((*rows.shape[:-1], 1), k, device=rows.device)
+    if cols == 0:
+        return torch.full_like(rank, -1)
+    if backend(rows) != "torch":
+        sizes = lengths
+        if sizes is not None:
+            sizes = _rows.numbers_of_rows(function, "lengths", sizes, rows).reshape(-1)
+        flat = rows.reshape(-1, cols)
+        options = {"lengths": sizes, "largest": largest, "magnitude": magnitude}
+        index = call(torch.ops.gputopk.kth_value, flat, rank.reshape(-1), **options)[1]
+        return index.view(rank.shape)
+    return _kth_by_sorting(function, rows, rank, largest, magnitude, lengths)
+
+
+def _kth_by_sorting(
+    function: str, rows: Tensor, rank: Tensor, largest: bool, magnitude: bool, lengths: Tensor | None
+) -> Tensor:
+    cols = rows.size(-1)
+    ranking = topk(rows, cols, largest=largest, magnitude=magnitude).indices
+    if lengths is not None:
+        inside = ranking < _rows.numbers_of_rows(function, "lengths", lengths, rows)
+        # Those inside, in the order that they have, before the others.
+        ranking = ranking.gather(-1, inside.to(torch.int8).argsort(dim=-1, descending=True, stable=True))
+        counts = inside.sum(-1, keepdim=True)
+    else:
+        counts = torch.full_like(rank, cols)
+    index = ranking.gather(-1, (rank - 1).clamp(0, cols - 1))
+    return index.where((rank >= 1) & (rank <= counts), -1)
+
+
+def _check_fill(function: str, fill: float, dtype: torch.dtype) -> None:
+    if dtype.is_floating_point:
+        fits = dtype != torch.float8_e4m3fn or not math.isinf(fill)
+    elif dtype == torch.bool:
+        fits = fill in (0, 1)
+    else:
+        fits = math.isfinite(fill) and int(fill) == fill
+        fits = fits and torch.iinfo(dtype).min <= fill <= torch.iinfo(dtype).max
+    if not fits:
+        raise RuntimeError(f"{function}(): fill is {fill}, which {dtype} does not hold")
+
+
+# What the stable ABI cannot register ------------------------------------------------------------------
+
+registry.impl("kth_value", torch.library.fallthrough_kernel, "Autograd")
+
+
+@torch.library.register_fake("gputopk::kth_value")
+def _(self, k, *, lengths=None, largest=True, magnitude=False):
+    def check(holds, words):
+        torch._check(holds, lambda: f"gputopk::kth_value: {words}")
+
+    check(self.dim() == 2, f"the input must have 2 dimensions, but has {self.dim()}")
+    rows = self.size(0)
+    for name, numbers in (("k", k), ("lengths", lengths)):
+        if numbers is None:
+            continue
+        check(numbers.dim() == 1, f"{name} must have shape [{rows}], a number a row")
+        check(numbers.size(0) == rows, f"{name} must have shape [{rows}], a number a row")
+        check(numbers.dtype in (torch.int32, torch.int64), f"{name} must be int32 or int64")
+        check(
+            numbers.device == self.device,
+            f"{name} must be on the device of the input, {self.device}, but is on {numbers.device}",
+        )
+    return self.new_empty((rows, 1)), self.new_empty((rows, 1), dtype=torch.int64)
