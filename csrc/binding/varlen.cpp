@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "binding/check.h"
+#include "binding/outs.h"
 #include "binding/overlap.h"
 
 namespace gputopk::binding {
@@ -90,7 +91,7 @@ void set_page_map(const VarlenArguments& arguments, IndexMap& map) {
 
 // A request whose tensors have been checked. `input` and `mask` are rows of adjacent elements, by a copy
 // where the layout has none.
-struct Request {
+struct VarlenRequest {
   VarlenProblem varlen;
   Tensor input;
   MaybeTensor mask;
@@ -112,7 +113,7 @@ DType check_input(const Tensor& self, const char* op) {
   return *dtype;
 }
 
-Request canonicalise(const VarlenArguments& arguments) {
+VarlenRequest canonicalise(const VarlenArguments& arguments) {
   const Tensor& self = arguments.self;
   const DType dtype = check_input(self, kVarlen);
   const int64_t rows = self.size(0), cols = self.size(1), k = arguments.k;
@@ -135,7 +136,7 @@ Request canonicalise(const VarlenArguments& arguments) {
             arguments.starts->scalar_type() == arguments.lengths->scalar_type(),
         kVarlen, "starts and lengths must have one dtype");
 
-  Request request{{}, self, arguments.mask, index_dtype};
+  VarlenRequest request{{}, self, arguments.mask, index_dtype};
   VarlenProblem& varlen = request.varlen;
   varlen.windows.cols = cols;
   varlen.windows.k = k;
@@ -168,7 +169,7 @@ Request canonicalise(const VarlenArguments& arguments) {
 }
 
 // After all checks.
-void gather_rows(Request& request) {
+void gather_rows(VarlenRequest& request) {
   VarlenProblem& varlen = request.varlen;
   if (!is_dense_in_rows(request.input)) request.input = dense_copy(request.input, kVarlen);
   // Of one row or none the stride says nothing, and may be any number.
@@ -197,7 +198,7 @@ void check_apart(const Tensor& out, const char* name, const MaybeTensor& other, 
   if (other) check(!overlap(out, *other), kVarlen, name, " and ", other_name, " share memory");
 }
 
-void check_outs(const VarlenArguments& arguments, const Request& request, const MaybeTensor& values,
+void check_outs(const VarlenArguments& arguments, const VarlenRequest& request, const MaybeTensor& values,
                 const Tensor& indices, const Tensor& counts) {
   const Tensor& self = arguments.self;
   const int64_t rows = request.varlen.problem.rows, k = request.varlen.problem.k;
@@ -222,9 +223,12 @@ void check_outs(const VarlenArguments& arguments, const Request& request, const 
   if (values) check_inputs(*values, "values");
   check_inputs(indices, "indices");
   check_inputs(counts, "counts");
+  if (values) claim_in_place(*values, kVarlen, "values");
+  claim_in_place(indices, kVarlen, "indices");
+  claim_in_place(counts, kVarlen, "counts");
 }
 
-void fill(Request& request, const MaybeTensor& values, const Tensor& indices, const Tensor& counts,
+void fill(VarlenRequest& request, const MaybeTensor& values, const Tensor& indices, const Tensor& counts,
           VarlenRun run) {
   if (request.empty()) return;
   gather_rows(request);
@@ -243,7 +247,7 @@ void fill(Request& request, const MaybeTensor& values, const Tensor& indices, co
 }  // namespace
 
 std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments, VarlenRun run) {
-  Request request = canonicalise(arguments);
+  VarlenRequest request = canonicalise(arguments);
   const Tensor& self = arguments.self;
   const int64_t rows = request.varlen.problem.rows, k = request.varlen.problem.k;
   const std::vector<int64_t> value_sizes =
@@ -257,7 +261,7 @@ std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments,
 
 void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values, const Tensor& indices,
                      const Tensor& counts, VarlenRun run) {
-  Request request = canonicalise(arguments);
+  VarlenRequest request = canonicalise(arguments);
   check_outs(arguments, request, values, indices, counts);
   fill(request, values, indices, counts, run);
 }

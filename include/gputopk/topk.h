@@ -8,6 +8,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/SymInt.h>
+#include <c10/util/Exception.h>
 
 #include <cstdint>
 #include <optional>
@@ -45,6 +46,11 @@ inline std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, int64_t k
 // away again; true if they were there before. What torch_topk.install does in Python. To be called where no
 // other thread is in at::topk.
 inline bool install(at::DeviceType device, bool on = true) {
+  // The dispatcher warns of a kernel that takes another's place, which here is meant.
+  struct Silence : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silence;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silence);
   const char* const name = device == at::kCUDA ? "gputopk::_install_cuda" : "gputopk::_install_cpu";
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<bool(bool)>().call(on);
 }

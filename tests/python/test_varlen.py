@@ -170,6 +170,17 @@ def test_outs_may_be_a_slice_of_a_wider_buffer(order):
     assert_varlen(got, tensor, 7, order=order, return_values=False)
 
 
+def test_autograd_knows_that_outs_were_written():
+    out = torch.ones(12, 7), torch.zeros(12, 7, dtype=torch.int32)
+    saved = torch.ones(12, 7, requires_grad=True)
+    loss = (saved * out[0]).sum()
+    topk_varlen(make(), 7, out=out)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+    with pytest.raises(RuntimeError, match="requires grad"):
+        topk_varlen(make(), 7, out=(saved, out[1]))
+
+
 def test_a_row_does_not_depend_on_the_others():
     tensor = make(30, 500)
     lengths = hostile(30, 500, seed=9)
