@@ -22,8 +22,16 @@ def _fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor, dtype: torch
     with np.errstate(all="ignore"):
         factor = np.asarray(b, number) if not isinstance(b, torch.Tensor) else b.to(wide).numpy()
         product = a.to(wide).numpy().astype(np.longdouble) * factor.astype(np.longdouble)
-        total = (product + c.to(wide).numpy().astype(np.longdouble)).astype(number)
-    return torch.from_numpy(total).to(dtype)
+        addend = c.to(wide).numpy().astype(np.longdouble)
+        total = product + addend
+        # What that has lost, exactly; where it is something, the last bit is made odd, so that rounding once
+        # more does not take the total for halfway between two numbers.
+        part = total - product
+        lost = (product - (total - part)) + (addend - part)
+        odd = np.ascontiguousarray(total).view(np.uint64).reshape(*total.shape, -1)[..., 0] & 1
+        nudged = np.nextafter(total, np.where(lost > 0, np.longdouble(np.inf), np.longdouble(-np.inf)))
+        total = np.where((lost != 0) & np.isfinite(lost) & (odd == 0), nudged, total)
+        return torch.from_numpy(total.astype(number)).to(dtype)
 
 
 def accumulated(self, add=None, alpha=1.0, momentum=None, mu=0.0):

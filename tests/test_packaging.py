@@ -204,7 +204,7 @@ def cpp_examples(installed: Path, folder: Path) -> Path:
 
 def test_a_libtorch_program(cpp_examples: Path, tmp_path: Path) -> None:
     output = run(cpp_examples / "sample", cwd=tmp_path)
-    assert "as at::topk, gradient in 200 logits" in output
+    assert "as at::topk, gradient in 200 logits\ninstalled\n" in output
     assert "the nearest rows are found" in output
 
 

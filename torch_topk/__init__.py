@@ -1,11 +1,15 @@
 """Exact top-k for PyTorch, close to the speed of reading the input once.
 
-``torch_topk.topk`` takes the place of ``torch.topk``; the operator itself is ``torch.ops.gputopk.topk``.
-``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search, ``torch_topk.knn``
-searches all vectors.
-``torch_topk.sparsify_`` takes the largest magnitudes out of a gradient that it accumulates.
-``torch_topk.rerank`` keeps the best of the candidates of a nearest-neighbour search.
-Importing this package loads the libraries that register it.
+``topk`` takes the place of ``torch.topk``, and ``install`` puts it behind ``torch.topk`` itself; the operator
+is ``torch.ops.gputopk.topk``. What stands around it:
+
+- ``topk_varlen``: ragged rows. ``kth_value``, ``topk_mask``, ``keep_topk``: the set without a list.
+  ``top_k_top_p_filter_``: what to sample from.
+- ``merge_topk``, ``topk_sharded``, ``distributed.topk``, ``StreamingTopK``: rows that lie in several places.
+- ``sparsify_``, ``TopKState``, ``topk_hook``: gradients that are sent in part.
+- ``rerank``, ``knn``: nearest neighbours.
+
+Importing this package loads the libraries that register the operators.
 """
 
 from . import distributed

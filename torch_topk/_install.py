@@ -31,12 +31,12 @@ def install(*, devices: Sequence[str] = _DEVICES, ops: Sequence[str] = _OPS) -> 
     Call it while no other thread is in ``torch.topk``, and anew in a process that is spawned, not forked.
 
     Args:
-        devices: of "cpu" and "cuda". "cuda" does nothing where torch is built without it.
+        devices: of "cpu" and "cuda". "cuda" does nothing where torch has no GPU.
         ops: "topk" is all there is: ``kthvalue`` and ``sort`` stay torch's.
 
     Raises:
         ValueError: another device or op.
-        RuntimeError: "cuda", where torch has it and the CUDA library is not loaded. Then nothing is
+        RuntimeError: "cuda", where torch has a GPU and the CUDA library is not loaded. Then nothing is
             installed.
     """
     _switch(devices, ops, True)
@@ -63,7 +63,7 @@ def _switch(devices: Sequence[str], ops: Sequence[str], on: bool) -> list[str]:
     for name, given, known in (("devices", devices, _DEVICES), ("ops", ops, _OPS)):
         if isinstance(given, str) or not set(given) <= set(known):
             raise ValueError(f"{name} must be some of {known}, not {given!r}")
-    if on and "cuda" in devices and not has_cuda and torch.backends.cuda.is_built():
+    if on and "cuda" in devices and not has_cuda and torch.cuda.is_available():
         raise RuntimeError(f"install(): no kernels for cuda: {why_no_cuda()}; or leave it out of devices")
     switches = {"cpu": torch.ops.gputopk._install_cpu}
     if has_cuda:

@@ -16,6 +16,7 @@ from . import _vmap  # noqa: F401  registers the rules
 from ._autograd import Selection, in_index_order, is_functorch_active, is_tracing, select
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
 from ._install import devices_installed
+from ._libraries import has_cuda
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
 from ._sharding import is_dtensor
 from ._sharding import register as register_sharding
@@ -122,12 +123,11 @@ def topk(
     # Most calls: torch.topk's arguments, and no transform at work. Few checks, as they are what a short call
     # costs; the operator refuses what it cannot serve.
     if (
-        not is_compiling() and type(input) in _PLAIN
+        not is_compiling() and type(input) in _PLAIN and (input.is_cpu or (input.is_cuda and has_cuda))
         and type(k) is int and type(dim) is int and (largest is True or largest is False)
         and (sorted is True or (sorted is False and not _deterministic()))
         and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and order is None
-        and forward_ad._current_level < 0
-        and not is_functorch_active() and not is_tracing()
+        and forward_ad._current_level < 0 and not is_functorch_active() and not is_tracing()
     ):  # fmt: skip
         try:
             if input.requires_grad or out is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _rows
 from .ops import topk
-from .selection import keep_pair
+from .selection import keep_pair, keep_topk_
 
 __all__ = ["top_k_top_p_filter_"]
 
@@ -54,7 +54,7 @@ def top_k_top_p_filter_(
         RuntimeError: shapes or devices that do not fit together; more than 2**24 cols.
 
     Nothing is read on the host: tensors may change from call to call under one CUDA graph. An int ``k`` costs
-    a ``topk``; p without it, or a tensor ``k``, sorts whole rows. Random numbers are the caller's.
+    a ``topk``; p without it, or with a tensor ``k``, sorts whole rows. Random numbers are the caller's.
     """
     name = "top_k_top_p_filter_"
     _rows.check_dim(name, logits, -1)
@@ -72,6 +72,8 @@ def top_k_top_p_filter_(
     if cols == 0 or (k is None and p is None and min_p is None):
         return logits
 
+    if p is None and min_p is None:
+        return keep_topk_(logits, k, fill)
     with torch.no_grad():
         most = k if k is not None and not isinstance(k, Tensor) else cols
         best, indices = topk(logits.detach(), most)
@@ -90,8 +92,6 @@ def _prefix(best: Tensor, left: Tensor, p: Any, min_p: Any) -> Tensor:
     """How many of each row, best first, are kept, [..., 1]: of the first ``left``."""
     place = torch.arange(best.size(-1), device=best.device)
     left = left.expand(*best.shape[:-1], 1)
-    if p is None and min_p is None:
-        return left
     weight = _weights(best)
     kept = left
     if p is not None:

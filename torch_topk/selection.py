@@ -10,6 +10,9 @@ from torch import Tensor
 
 from . import _rows
 from ._autograd import gather
+from ._elsewhere import backend
+from ._errors import call
+from ._libraries import registry
 from .ops import topk
 
 __all__ = ["KthValue", "keep_topk", "keep_topk_", "kth_value", "topk_mask"]
@@ -55,7 +58,7 @@ def kth_value(
         TypeError, IndexError: an argument of another type, ``dim`` out of range.
         RuntimeError: an int ``k`` out of range, shapes or devices that do not fit together.
 
-    An int ``k`` costs a ``topk`` without order. A tensor ``k``, or lengths, sort whole rows.
+    CPU and CUDA tensors; on other devices a tensor ``k``, or lengths, sort whole rows.
     """
     dim = _rows.check_dim("kth_value", input, dim)
     _rows.check_count("kth_value", k)
@@ -225,6 +228,21 @@ def _kth_index(
         rank = torch.full((*rows.shape[:-1], 1), k, device=rows.device)
     if cols == 0:
         return torch.full_like(rank, -1)
+    if backend(rows) != "torch":
+        sizes = lengths
+        if sizes is not None:
+            sizes = _rows.numbers_of_rows(function, "lengths", sizes, rows).reshape(-1)
+        flat = rows.reshape(-1, cols)
+        options = {"lengths": sizes, "largest": largest, "magnitude": magnitude}
+        index = call(torch.ops.gputopk.kth_value, flat, rank.reshape(-1), **options)[1]
+        return index.view(rank.shape)
+    return _kth_by_sorting(function, rows, rank, largest, magnitude, lengths)
+
+
+def _kth_by_sorting(
+    function: str, rows: Tensor, rank: Tensor, largest: bool, magnitude: bool, lengths: Tensor | None
+) -> Tensor:
+    cols = rows.size(-1)
     ranking = topk(rows, cols, largest=largest, magnitude=magnitude).indices
     if lengths is not None:
         inside = ranking < _rows.numbers_of_rows(function, "lengths", lengths, rows)
@@ -247,3 +265,28 @@ def _check_fill(function: str, fill: float, dtype: torch.dtype) -> None:
         fits = fits and torch.iinfo(dtype).min <= fill <= torch.iinfo(dtype).max
     if not fits:
         raise RuntimeError(f"{function}(): fill is {fill}, which {dtype} does not hold")
+
+
+# What the stable ABI cannot register ------------------------------------------------------------------
+
+registry.impl("kth_value", torch.library.fallthrough_kernel, "Autograd")
+
+
+@torch.library.register_fake("gputopk::kth_value")
+def _(self, k, *, lengths=None, largest=True, magnitude=False):
+    def check(holds, words):
+        torch._check(holds, lambda: f"gputopk::kth_value: {words}")
+
+    check(self.dim() == 2, f"the input must have 2 dimensions, but has {self.dim()}")
+    rows = self.size(0)
+    for name, numbers in (("k", k), ("lengths", lengths)):
+        if numbers is None:
+            continue
+        check(numbers.dim() == 1, f"{name} must have shape [{rows}], a number a row")
+        check(numbers.size(0) == rows, f"{name} must have shape [{rows}], a number a row")
+        check(numbers.dtype in (torch.int32, torch.int64), f"{name} must be int32 or int64")
+        check(
+            numbers.device == self.device,
+            f"{name} must be on the device of the input, {self.device}, but is on {numbers.device}",
+        )
+    return self.new_empty((rows, 1)), self.new_empty((rows, 1), dtype=torch.int64)

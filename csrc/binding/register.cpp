@@ -72,6 +72,11 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "sparsify_(Tensor(a!) self, SymInt k, *, Tensor? add=None, float alpha=1, Tensor(b!)? momentum=None, "
       "float mu=0, ScalarType? index_dtype=None) -> (Tensor values, Tensor indices)");
 
+  // The k-th best element of each row of [rows, cols], [rows, 1]; where a row has none, -1 and padding.
+  m.def(
+      "kth_value(Tensor self, Tensor k, *, Tensor? lengths=None, bool largest=True, bool magnitude=False) -> "
+      "(Tensor values, Tensor indices)");
+
   // Rows with a start, a length and a k of their own. `order`: 0 any, 1 by value, 2 by index.
   m.def(
       "topk_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? row_k=None, "

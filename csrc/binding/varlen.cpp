@@ -17,15 +17,15 @@ std::string text(const Tensor& tensor) {
   return "[" + list + "]";
 }
 
-void check_device(const Tensor& tensor, const char* name, const Tensor& self) {
+void check_device(const Tensor& tensor, const char* name, const Tensor& self, const char* op = kVarlen) {
   if (tensor.device() == self.device()) return;
-  check(false, kVarlen, name, " must be on the device of the input, ", device_name(self.device()),
-        ", but is on ", device_name(tensor.device()));
+  check(false, op, name, " must be on the device of the input, ", device_name(self.device()), ", but is on ",
+        device_name(tensor.device()));
 }
 
-void check_integers(const Tensor& tensor, const char* name, bool may_be_wide) {
+void check_integers(const Tensor& tensor, const char* name, bool may_be_wide, const char* op = kVarlen) {
   const ScalarType type = tensor.scalar_type();
-  check(type == ScalarType::Int || (may_be_wide && type == ScalarType::Long), kVarlen, name, " must be ",
+  check(type == ScalarType::Int || (may_be_wide && type == ScalarType::Long), op, name, " must be ",
         may_be_wide ? "int32 or int64" : "int32", ", not ", dtype_text(type));
 }
 
@@ -41,12 +41,13 @@ Numbers numbers_of(const Tensor& tensor, int64_t row_stride, int64_t col_stride)
 }
 
 // A number a row.
-Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self, bool may_be_wide = true) {
+Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self, bool may_be_wide = true,
+                const char* op = kVarlen) {
   if (!tensor) return {};
-  check(tensor->dim() == 1 && tensor->size(0) == self.size(0), kVarlen, name, " must have shape [",
-        self.size(0), "], a number a row, but has ", text(*tensor));
-  check_integers(*tensor, name, may_be_wide);
-  check_device(*tensor, name, self);
+  check(tensor->dim() == 1 && tensor->size(0) == self.size(0), op, name, " must have shape [", self.size(0),
+        "], a number a row, but has ", text(*tensor));
+  check_integers(*tensor, name, may_be_wide, op);
+  check_device(*tensor, name, self, op);
   return numbers_of(*tensor, tensor->stride(0), 0);
 }
 
@@ -103,12 +104,17 @@ bool is_dense_in_rows(const Tensor& tensor) {
   return tensor.size(last) <= 1 || tensor.stride(last) == 1;
 }
 
+// The input's dtype, as this library has it.
+DType check_input(const Tensor& self, const char* op) {
+  check(self.dim() == 2, op, "the input must have 2 dimensions, but has ", self.dim());
+  const std::optional<DType> dtype = dtype_of(self.scalar_type());
+  check(dtype.has_value(), op, "dtype ", dtype_text(self.scalar_type()), " is not supported");
+  return *dtype;
+}
+
 Request canonicalise(const VarlenArguments& arguments) {
   const Tensor& self = arguments.self;
-  const ScalarType type = self.scalar_type();
-  check(self.dim() == 2, kVarlen, "the input must have 2 dimensions, but has ", self.dim());
-  const std::optional<DType> dtype = dtype_of(type);
-  check(dtype.has_value(), kVarlen, "dtype ", dtype_text(type), " is not supported");
+  const DType dtype = check_input(self, kVarlen);
   const int64_t rows = self.size(0), cols = self.size(1), k = arguments.k;
   check(k >= 0 && k <= INT32_MAX, kVarlen, "k must be in [0, ", INT32_MAX, "], but is ", k);
   check(arguments.order >= 0 && arguments.order < kWinnerOrders, kVarlen, "order must be in [0, ",
@@ -148,7 +154,7 @@ Request canonicalise(const VarlenArguments& arguments) {
   }
 
   Problem& problem = varlen.problem;
-  problem.dtype = *dtype;
+  problem.dtype = dtype;
   problem.rows = rows;
   problem.cols = cols;
   problem.k = k;
@@ -254,6 +260,34 @@ void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values
   Request request = canonicalise(arguments);
   check_outs(arguments, request, values, indices, counts);
   fill(request, values, indices, counts, run);
+}
+
+std::tuple<Tensor, Tensor> kth_value(const Tensor& self, const Tensor& k, const MaybeTensor& lengths,
+                                     bool largest, bool magnitude, VarlenRun run) {
+  VarlenProblem varlen;
+  Problem& problem = varlen.problem;
+  problem.dtype = check_input(self, kKthValue);
+  problem.rows = self.size(0);
+  problem.cols = varlen.max_length = self.size(1);
+  problem.k = 1;
+  problem.largest = largest;
+  problem.magnitude = magnitude;
+  varlen.kth_alone = true;
+  varlen.windows.cols = varlen.windows.k = problem.cols;
+  varlen.windows.row_k = of_rows(MaybeTensor(k), "k", self, true, kKthValue);
+  varlen.windows.lengths = of_rows(lengths, "lengths", self, true, kKthValue);
+
+  const Tensor values = new_empty({problem.rows, 1}, self.scalar_type(), self, kKthValue);
+  const Tensor indices = new_empty({problem.rows, 1}, ScalarType::Long, self, kKthValue);
+  if (problem.rows == 0) return {values, indices};
+  const Tensor input = is_dense_in_rows(self) ? self : dense_copy(self, kKthValue);
+  problem.row_stride = problem.rows > 1 ? input.stride(0) : problem.cols;
+  VarlenBuffers buffers;
+  buffers.input = input.const_data_ptr();
+  buffers.values = values.mutable_data_ptr();
+  buffers.indices = indices.mutable_data_ptr();
+  run(varlen, buffers, input);
+  return {values, indices};
 }
 
 }  // namespace gputopk::binding

@@ -46,6 +46,19 @@ std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments,
 void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values, const Tensor& indices,
                      const Tensor& counts, VarlenRun run);
 
+// What gputopk::kth_value's errors begin with.
+inline constexpr const char* kKthValue = "gputopk::kth_value: ";
+
+// The k-th best element of each row, or padding: [rows, 1] each.
+std::tuple<Tensor, Tensor> kth_value(const Tensor& self, const Tensor& k, const MaybeTensor& lengths,
+                                     bool largest, bool magnitude, VarlenRun run);
+
+template <VarlenRun run>
+std::tuple<Tensor, Tensor> boxed_kth_value(const Tensor& self, const Tensor& k, const MaybeTensor& lengths,
+                                           bool largest, bool magnitude) {
+  return kth_value(self, k, lengths, largest, magnitude, run);
+}
+
 // gputopk::topk_varlen and .out of one device, in the form that TORCH_BOX takes.
 template <VarlenRun run>
 std::tuple<Tensor, Tensor, Tensor> boxed_topk_varlen(

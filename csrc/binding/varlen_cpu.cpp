@@ -1,4 +1,4 @@
-// gputopk::topk_varlen on the CPU.
+// gputopk::topk_varlen and gputopk::kth_value on the CPU.
 
 #include "cpu/varlen_cpu.h"
 
@@ -25,4 +25,5 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
   using namespace gputopk::binding;
   m.impl("topk_varlen", TORCH_BOX(&boxed_topk_varlen<run>));
   m.impl("topk_varlen.out", TORCH_BOX(&boxed_topk_varlen_out<run>));
+  m.impl("kth_value", TORCH_BOX(&boxed_kth_value<run>));
 }

@@ -1,4 +1,4 @@
-// gputopk::topk_varlen on CUDA: plan, allocate, run, one status check.
+// gputopk::topk_varlen and gputopk::kth_value on CUDA: plan, allocate, run, one status check.
 
 #include <cuda_runtime_api.h>
 #include <torch/csrc/stable/library.h>
@@ -39,4 +39,5 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   using namespace gputopk::binding;
   m.impl("topk_varlen", TORCH_BOX(&boxed_topk_varlen<run>));
   m.impl("topk_varlen.out", TORCH_BOX(&boxed_topk_varlen_out<run>));
+  m.impl("kth_value", TORCH_BOX(&boxed_kth_value<run>));
 }

@@ -64,6 +64,12 @@ struct Windows {
     if (row_k.data) window.k = clamp_number(row_k.at(row), 0, k);
     return window;
   }
+
+  // Which element of the window is the one wanted, counted from 1, best first; 0: there is no such element.
+  GPUTOPK_HOST_DEVICE int64_t kth_of(int64_t row) const {
+    const int64_t wanted = row_k.at(row);
+    return wanted >= 1 && wanted <= of(row).length ? wanted : 0;
+  }
 };
 
 // Which elements of a window are candidates.
@@ -111,6 +117,9 @@ struct VarlenProblem {
   Windows windows;
   Filter filter;
   IndexMap map;
+  // One place a row: the element number row_k of the window, or padding where there is none. Outputs are
+  // dense, without counts; there is no filter and no map, and `order` says nothing.
+  bool kth_alone = false;
   int64_t max_length = 0;  // what the plan may take rows to be no longer than; they may be
 };
 

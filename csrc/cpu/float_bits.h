@@ -1,5 +1,6 @@
-// Floating elements as they lie in memory, and as the numbers that they are computed with. Loops over these
-// functions have no branches, so they become vectors.
+// Floating elements as they lie in memory, and as the numbers that they are computed with. Choices are masks:
+// the compiler would not compute numbers for both sides of a branch, so loops with one would not become
+// vectors.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +15,11 @@ inline To bits_as(From from) {
   To to;
   __builtin_memcpy(&to, &from, sizeof(to));
   return to;
+}
+
+inline uint32_t all_ones_if(bool holds) { return 0u - static_cast<uint32_t>(holds); }
+inline uint32_t choose(uint32_t mask, uint32_t if_ones, uint32_t otherwise) {
+  return (mask & if_ones) | (~mask & otherwise);
 }
 
 struct Float32Bits {
@@ -39,7 +45,7 @@ struct BFloat16Bits {
     const uint32_t bits = bits_as<uint32_t>(number);
     const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
     const uint32_t nan = bits >> 16 | 0x40;  // quiet, so that no bit that is dropped made it one
-    return static_cast<uint16_t>((bits & 0x7FFFFFFF) > 0x7F800000 ? nan : rounded);
+    return static_cast<uint16_t>(choose(all_ones_if((bits & 0x7FFFFFFF) > 0x7F800000), nan, rounded));
   }
 };
 
@@ -51,9 +57,9 @@ struct Float16Bits {
     constexpr uint32_t kBias = 112u << 23;
     const uint32_t magnitude = uint32_t{half & 0x7FFFu} << 13, sign = uint32_t{half & 0x8000u} << 16;
     const uint32_t exponent = magnitude & (0x1Fu << 23);
-    const uint32_t normal = magnitude + kBias + (exponent == (0x1Fu << 23) ? kBias : 0u);
+    const uint32_t normal = magnitude + kBias + (all_ones_if(exponent == (0x1Fu << 23)) & kBias);
     const uint32_t small = bits_as<uint32_t>(bits_as<float>(magnitude + (113u << 23)) - 0x1p-14f);
-    return bits_as<float>((exponent == 0 ? small : normal) | sign);
+    return bits_as<float>(choose(all_ones_if(exponent == 0), small, normal) | sign);
   }
   // What is too small for a normal number is rounded by an addition whose last bit is a subnormal's.
   static uint16_t narrow(float number) {
@@ -61,9 +67,9 @@ struct Float16Bits {
     const uint32_t sign = bits >> 16 & 0x8000;
     const uint32_t normal = (magnitude + 0xC8000FFFu + (magnitude >> 13 & 1)) >> 13;
     const uint32_t small = bits_as<uint32_t>(bits_as<float>(magnitude) + 0.5f) - 0x3F000000u;
-    const uint32_t beyond = magnitude > 0x7F800000 ? 0x7E00u : 0x7C00u;
-    const uint32_t finite = magnitude < 0x38800000 ? small : normal;
-    return static_cast<uint16_t>((magnitude >= 0x47800000 ? beyond : finite) | sign);
+    const uint32_t beyond = 0x7C00u | (all_ones_if(magnitude > 0x7F800000) & 0x0200u);
+    const uint32_t finite = choose(all_ones_if(magnitude < 0x38800000), small, normal);
+    return static_cast<uint16_t>(choose(all_ones_if(magnitude >= 0x47800000), beyond, finite) | sign);
   }
 };
 

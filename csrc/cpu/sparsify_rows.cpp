@@ -23,12 +23,15 @@
 
 namespace gputopk::cpu::GPUTOPK_CPU_LEVEL {
 
-// Elements of a tile: 16 KB of float32.
-constexpr int64_t kSparsifyTile = 4096;
+// Elements of a tile: 8 KB of float32, and as much of what is added, in a first-level cache of 32.
+constexpr int64_t kSparsifyTile = 2048;
+
+// Winners lie anywhere in a long row: so many places are asked for ahead.
+constexpr int64_t kWinnersAhead = 32;
 
 // A sample has so many elements at least, and in between one in kSampledOf.
 constexpr int64_t kMinSample = 2048;
-constexpr int64_t kSampledOf = 16;
+constexpr int64_t kSampledOf = 64;
 
 // With fewer elements behind a delegate its floor rejects too little.
 constexpr int64_t kMinDepth = 4;
@@ -185,6 +188,7 @@ void hand_out(const SparsifyRow& row, const Candidate* winners, Bits least) {
   const auto write = [&](auto* indices) {
     for (int64_t i = 0; i < row.k; ++i) {
       const int64_t index = winners[i].index();
+      __builtin_prefetch(self + winners[smaller(i + kWinnersAhead, row.k - 1)].index(), /*to write*/ 1);
       values[i] = self[index];
       self[index] = 0;
       indices[i] = static_cast<std::decay_t<decltype(*indices)>>(index);

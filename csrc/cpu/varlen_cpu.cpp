@@ -11,7 +11,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstring>
+#include <type_traits>
 
 #include "cpu/workers.h"
 
@@ -33,7 +33,7 @@ struct Plan {
   int64_t longest;        // of a row that one worker does
   size_t values_at;       // within a worker's slot: winners' values, where the caller wants none
   size_t elements_at;     // candidates that were moved together
-  size_t positions_at;    // and where they were
+  size_t positions_at;    // and where they were; or, of the k-th alone, where the winners are
   size_t slot_bytes;
   size_t shared_bytes;  // of a row that is done by all
   size_t total_bytes;
@@ -45,7 +45,7 @@ Problem row_problem(const VarlenProblem& varlen, int64_t candidates, int64_t k) 
   row.rows = 1;
   row.cols = row.row_stride = candidates;
   row.k = k;
-  row.sorted = varlen.order == WinnerOrder::kByValue;
+  row.sorted = varlen.order == WinnerOrder::kByValue && !varlen.kth_alone;
   return row;
 }
 
@@ -65,10 +65,12 @@ Plan make_plan(const VarlenProblem& varlen, int threads) {
   plan.shared_length =
       plan.workers == 1 || filters ? problem.cols : std::min(problem.cols, static_cast<int64_t>(share) + 1);
 
-  int64_t most_winners = 0;
+  int64_t most_winners = 0;                         // of a row that one worker does
+  int64_t kept = varlen.kth_alone ? 0 : problem.k;  // winners that a slot has room for
   for (int64_t row = 0; row < problem.rows; ++row) {
     const Window window = varlen.windows.of(row);
-    const int64_t k = std::min(window.k, window.length);
+    const int64_t k = varlen.kth_alone ? varlen.windows.kth_of(row) : std::min(window.k, window.length);
+    if (varlen.kth_alone) kept = std::max(kept, k);
     if (window.length > plan.shared_length) {
       if (k == 0) continue;  // padding alone
       const Problem shared = row_problem(varlen, window.length, k);
@@ -80,9 +82,10 @@ Plan make_plan(const VarlenProblem& varlen, int threads) {
   }
   plan.workers = std::min(plan.workers, problem.rows);
   plan.values_at = aligned(row_workspace_bytes(problem.dtype, plan.longest, most_winners));
-  plan.elements_at = plan.values_at + aligned(problem.k * bytes);
+  plan.elements_at = plan.values_at + aligned(kept * bytes);
   plan.positions_at = plan.elements_at + (filters ? aligned(plan.longest * bytes) : 0);
-  plan.slot_bytes = plan.positions_at + (filters ? aligned(plan.longest * sizeof(int64_t)) : 0);
+  const int64_t positions = filters ? plan.longest : varlen.kth_alone ? kept : 0;
+  plan.slot_bytes = plan.positions_at + aligned(positions * sizeof(int64_t));
   plan.total_bytes = aligned(plan.shared_bytes) + plan.workers * plan.slot_bytes;
   return plan;
 }
@@ -157,6 +160,46 @@ void select_row(const Call& call, int64_t row, const Team& team) {
   buffers.counts[row] = static_cast<int32_t>(k);
 }
 
+// The worst of the winners, and of equal ones the last.
+template <class Bits, class Index>
+void select_kth(const Call& call, int64_t row, const Team& team) {
+  const VarlenProblem& varlen = call.varlen;
+  const Problem& problem = varlen.problem;
+  const Window window = varlen.windows.of(row);
+  const int64_t k = varlen.windows.kth_of(row);
+  Bits* const value = static_cast<Bits*>(call.buffers.values) + row;
+  Index* const index = static_cast<Index*>(call.buffers.indices) + row;
+  *value = static_cast<Bits>(pad_bits(problem.dtype, problem.largest, problem.magnitude));
+  *index = static_cast<Index>(varlen.map.pad_index);
+  if (k == 0) return;
+  const Bits* const from =
+      static_cast<const Bits*>(call.buffers.input) + row * problem.row_stride + window.start;
+  Bits* const values = reinterpret_cast<Bits*>(team.slot + call.plan.values_at);
+  Index* const indices = reinterpret_cast<Index*>(team.slot + call.plan.positions_at);
+  topk(row_problem(varlen, window.length, k), Layout{}, {from, values, indices, team.selection}, team.threads,
+       team.parallel_for);
+  visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    if constexpr (std::is_same_v<typename decltype(order)::Bits, Bits>) {
+      int64_t worst = 0;
+      for (int64_t i = 1; i < k; ++i) {
+        const Bits key = order(values[i]), least = order(values[worst]);
+        if (key < least || (key == least && indices[i] > indices[worst])) worst = i;
+      }
+      *value = values[worst];
+      *index = indices[worst];
+    }
+  });
+}
+
+template <class Bits, class Index>
+void do_row(const Call& call, int64_t row, const Team& team) {
+  if (call.varlen.kth_alone) {
+    select_kth<Bits, Index>(call, row, team);
+  } else {
+    select_row<Bits, Index>(call, row, team);
+  }
+}
+
 template <class Bits, class Index>
 void run(Call& call, int threads, ParallelFor parallel_for) {
   const Plan& plan = call.plan;
@@ -164,7 +207,7 @@ void run(Call& call, int threads, ParallelFor parallel_for) {
   if (plan.shared_length < call.varlen.problem.cols) {
     const Team all{threads, parallel_for, call.slot(0), call.buffers.workspace};
     for (int64_t row = 0; row < rows; ++row) {
-      if (call.varlen.windows.of(row).length > plan.shared_length) select_row<Bits, Index>(call, row, all);
+      if (call.varlen.windows.of(row).length > plan.shared_length) do_row<Bits, Index>(call, row, all);
     }
   }
   const auto work = [](int64_t begin, int64_t end, void* context) {
@@ -176,7 +219,7 @@ void run(Call& call, int threads, ParallelFor parallel_for) {
         const int64_t row = call.next_row.fetch_add(1, std::memory_order_relaxed);
         if (row >= rows) break;
         const bool is_done = call.varlen.windows.of(row).length > call.plan.shared_length;
-        if (!is_done) select_row<Bits, Index>(call, row, alone);
+        if (!is_done) do_row<Bits, Index>(call, row, alone);
       }
     }
   };

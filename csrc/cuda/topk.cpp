@@ -94,6 +94,7 @@ struct VarlenMemory {
   size_t bytes = 0;
 
   VarlenMemory(const VarlenPlan& plan, void* base) {
+    if (plan.problem.kth_alone) return;  // written to the outputs
     const Problem& problem = plan.problem.problem;
     const int64_t element = dtype_bytes(problem.dtype), position = plan.selection.wide_indices ? 8 : 4;
     Workspace workspace(base);
@@ -178,9 +179,14 @@ ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream strea
   const VarlenProblem& problem = plan.problem;
   const VarlenMemory memory(plan, buffers.workspace);
   const bool filters = problem.filter.filters(), wide = plan.selection.wide_indices;
-  WindowRows rows{problem.windows, nullptr, problem.problem.row_stride};
+  WindowRows rows{problem.windows, nullptr, problem.problem.row_stride, problem.kth_alone};
   Buffers selection;
   selection.input = buffers.input;
+  if (problem.kth_alone) {
+    selection.values = buffers.values;
+    selection.indices = buffers.indices;
+    return plan.config.run_windows(plan.selection, rows, selection, stream);
+  }
   selection.values = memory.values;
   selection.indices = memory.positions;
   selection.workspace = memory.ordering;

@@ -13,10 +13,12 @@ struct WindowRows {
   Windows windows;
   const int64_t* moved = nullptr;  // how many candidates each row has; null: elements are where they were
   int64_t row_stride = 0;
+  bool kth_alone = false;  // as VarlenProblem has it
 
   // Where the row's candidates begin, how many there are, and how many win.
   GPUTOPK_HOST_DEVICE Window of(int64_t row) const {
     Window window = windows.of(row);
+    if (kth_alone) window.k = windows.kth_of(row);
     if (moved != nullptr) {
       window.start = 0;
       window.length = moved[row];

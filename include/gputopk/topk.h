@@ -41,6 +41,14 @@ inline std::tuple<at::Tensor, at::Tensor> topk(const at::Tensor& self, int64_t k
   return {self.gather(dim, indices.to(at::kLong)), indices};
 }
 
+// Puts these kernels behind at::topk for tensors of `device`, CPU or CUDA, and with `on` = false takes them
+// away again; true if they were there before. What torch_topk.install does in Python. To be called where no
+// other thread is in at::topk.
+inline bool install(at::DeviceType device, bool on = true) {
+  const char* const name = device == at::kCUDA ? "gputopk::_install_cuda" : "gputopk::_install_cpu";
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<bool(bool)>().call(on);
+}
+
 // How far a candidate is from a query.
 enum class Metric : int64_t {
   kL2 = 0,            // squared Euclidean distance: less is better

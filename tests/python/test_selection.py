@@ -10,6 +10,7 @@ import torch
 
 import torch_topk
 from tests import inputs, oracle
+from torch_topk import selection
 
 ROWS, COLS = 7, 60
 FAMILIES = ("few_distinct", "mixed_rows")
@@ -208,6 +209,44 @@ def test_shapes_without_elements_or_dimensions():
 def test_errors_name_what_is_wrong(call, kind, words):
     with pytest.raises(kind, match=words):
         call(make(torch.float32))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_long_rows_have_their_own_k(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        tensor = make(torch.float32, rows=4, cols=300_000)
+        k = torch.tensor([1, 299_999, 150_000, 5], dtype=torch.int32)
+        lengths = torch.tensor([300_000, 300_000, 200_000, 9], dtype=torch.int32)
+        for largest in (True, False):
+            indices = torch_topk.kth_value(tensor, k, largest=largest, lengths=lengths).indices
+            for r in range(4):
+                order = ranking(tensor[r : r + 1, : int(lengths[r])], largest)
+                assert indices[r, 0] == order[0, int(k[r]) - 1]
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_the_sort_of_other_devices_agrees():
+    tensor = make(torch.float32)
+    k, lengths = torch.tensor([0, 1, 5, 60, 61, -1, 7]), torch.tensor([5, 1, 4, 60, 60, 3, 30])
+    rank = k.unsqueeze(-1)
+    for given in (None, lengths):
+        want = selection._kth_by_sorting("kth_value", tensor, rank, False, True, given)
+        got = torch_topk.kth_value(tensor, k, largest=False, magnitude=True, lengths=given).indices
+        assert torch.equal(got, want)
+
+
+def test_opcheck_accepts_the_operator():
+    operator = torch.ops.gputopk.kth_value.default
+    tensor, k = make(torch.float32), torch.arange(ROWS)
+    torch.library.opcheck(operator, (tensor, k), {})
+    torch.library.opcheck(operator, (tensor, k.int()), {"lengths": k * 9, "largest": False})
+    with pytest.raises(RuntimeError, match=r"gputopk::kth_value: k must have shape \[7\]"):
+        operator(tensor, k[:3])
+    with pytest.raises(RuntimeError, match="gputopk::kth_value: lengths must be int32 or int64, not float32"):
+        operator(tensor, k, lengths=k.float())
 
 
 def test_they_compile_whole():

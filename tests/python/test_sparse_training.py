@@ -11,25 +11,19 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def test_digits_are_learned_with_a_fiftieth_of_the_bytes():
+def test_digits_are_learned_with_a_tenth_of_the_bytes():
     command = [
         sys.executable,
         "examples/sparse_training.py",
         "--device",
         "cpu",
         "--steps",
-        "150",
+        "300",
         "--ratios",
         "0.02",
     ]
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | {"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=400,
-    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(row["model"], row["gradients"]) for row in rows] == [
@@ -37,6 +31,6 @@ def test_digits_are_learned_with_a_fiftieth_of_the_bytes():
     ]  # fmt: skip
     for dense, sparse in zip(rows[::2], rows[1::2], strict=True):
         assert dense["equal_on_all_ranks"] and sparse["equal_on_all_ranks"]
-        # Warm-up included.
-        assert sparse["bytes_a_step"] < dense["bytes_a_step"] / 5
-        assert sparse["accuracy"] > 0.85 and sparse["accuracy"] > dense["accuracy"] - 0.08
+        # Dense first steps and warm-up included.
+        assert sparse["bytes_a_step"] < dense["bytes_a_step"] / 10
+        assert sparse["accuracy"] > 0.9 and sparse["accuracy"] > dense["accuracy"] - 0.03

@@ -345,3 +345,38 @@ def test_a_state_without_parameters_cannot_be_loaded_and_pickles_without_its_gro
     for words, group, ratio in gloo.run(RANKS, alone):
         assert "need TopKState(parameters=" in words
         assert group is None and ratio == 0.5
+
+
+def train_fsdp(rank):
+    """FSDP2 over a mesh of two replicas of one shard each, which our hook keeps equal."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    mesh = init_device_mesh("cpu", (RANKS, 1), mesh_dim_names=("replicate", "shard"))
+    torch.manual_seed(0)
+    net = Net()
+    fully_shard(net, mesh=mesh["shard"])
+    state = TopKState(ratio=0.03, min_numel=1, start_iter=0)
+    group = mesh["replicate"].get_group()
+    net.set_all_reduce_hook(lambda gradient: sparse_all_reduce_(gradient, state, "net", group))
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.05)
+    losses = []
+    for step in range(40):
+        x, label = batch(step, rank)
+        optimizer.zero_grad()
+        loss = nn.functional.cross_entropy(net(x), label)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return (
+        torch.cat([p.to_local().detach().flatten() for p in net.parameters()]),
+        losses,
+        state.compression_stats(),
+    )
+
+
+def test_fsdp2s_all_reduce_hook():
+    (a, losses, stats), (b, _, _) = gloo.run(RANKS, train_fsdp)
+    assert torch.equal(a, b)
+    assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
+    assert stats.numel_before == 40 * a.numel() and stats.numel_sent == 40 * round(0.03 * a.numel())

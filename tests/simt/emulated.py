@@ -115,7 +115,7 @@ class _Varlen(ctypes.Structure):
     _fields_ = [
         *(
             (name, ctypes.c_int32)
-            for name in ("dtype", "largest", "magnitude", "order", "wide_indices", "page_shift")
+            for name in ("dtype", "largest", "magnitude", "order", "wide_indices", "page_shift", "kth_alone")
         ),
         *(
             (name, ctypes.c_int64)
@@ -397,6 +397,7 @@ class Library:
             order=("any", "value", "index").index(options.get("order", "any")),
             wide_indices=index_dtype == torch.int64,
             page_shift=options.get("page_size", 1).bit_length() - 1,
+            kth_alone=options.get("kth_alone", False),
             rows=rows,
             cols=cols,
             row_stride=tensor.stride(0) if rows > 1 else cols,

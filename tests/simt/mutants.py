@@ -106,7 +106,7 @@ MUTANTS = (
     # One block a row, and one cluster.
     Mutant("air/one_block.cu", "if (threadIdx.x == 0) written = listed = 0;", ";", AIR_BLOCK),
     Mutant("air/one_block.cu", "if (threadIdx.x == 0) range.reset();", ";", AIR_BLOCK),
-    Mutant("air/one_block.cu", "rank >= params.k", "rank > params.k", AIR_BLOCK),
+    Mutant("air/one_block.cu", "rank >= row.k", "rank > row.k", AIR_BLOCK),
     Mutant("air/one_cluster.cu", "__syncthreads();  // the sums are there", ";", AIR_CLUSTER),
     Mutant(
         "air/one_cluster.cu", "Cluster::wait();  // all blocks have counted", "__syncthreads();", AIR_CLUSTER

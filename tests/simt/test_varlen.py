@@ -7,7 +7,7 @@ import torch
 
 from tests import inputs, oracle
 from tests.simt import emulated
-from tests.varlen_oracle import assert_varlen, hostile
+from tests.varlen_oracle import assert_varlen, hostile, pad_bits
 
 DEVICE = emulated.Device(sm_count=2)
 ORDERS = ("any", "value", "index")
@@ -92,3 +92,24 @@ def test_the_plan_looks_at_max_length_and_not_at_lengths():
     plans = {check(tensor, 5, lengths=torch.tensor(lengths)) for lengths in ([1, 2, 3], [3000, 0, 2999])}
     assert len(plans) == 1
     assert check(tensor, 5, max_length=100, lengths=torch.tensor([3000, 0, 2999])) not in plans
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_the_kth_alone(dtype):
+    for seed, (cols, family) in enumerate(((200, "mixed_rows"), (3000, "few_distinct"), (1500, "all_equal"))):
+        rows, largest = 8, seed != 1
+        tensor = make(rows, cols, dtype, family)
+        k = torch.tensor([1, cols, cols + 1, 0, -5, cols // 2, 129, 2**40])
+        lengths = torch.tensor([cols, cols, cols, 5, 5, cols - 7, 300, cols])
+        options = {"row_k": k, "lengths": lengths, "largest": largest, "index_dtype": torch.int64}
+        device = emulated.Device(sm_count=2 if seed else 16)
+        (values, indices, _), _ = emulated.library().varlen(
+            tensor, 1, device, seed, kth_alone=True, **options
+        )
+        for r in range(rows):
+            bits = oracle.bits_of(tensor[r : r + 1, : int(lengths[r])])
+            if 1 <= k[r] <= bits.shape[1]:
+                want = oracle.best_first(bits, dtype, largest, False)[0, int(k[r]) - 1]
+                assert indices[r, 0] == want and oracle.bits_of(values[r])[0] == bits[0, want]
+            else:
+                assert indices[r, 0] == -1 and oracle.bits_of(values[r])[0] == pad_bits(dtype, largest, False)

@@ -72,7 +72,7 @@ struct OneBlock {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
   // Windows of fewer than 2^32 elements; any k. Dense outputs of problem.k places a row: the winners by
   // position in the window, in order with lists_winners, behind them entries that are worse than any other,
-  // in order, at positions beyond all columns.
+  // in order, at positions beyond all columns. With rows.kth_alone, problem.k is 1.
   ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
                         Stream stream) const;
 };

@@ -15,7 +15,8 @@
 //
 // Rows are a rectangle's, or windows that the block reads its row's place, length and k from. Behind the
 // winners of a window come padding entries, worse than all others, so that a step that orders rows of k
-// entries leaves them there.
+// entries leaves them there. Of windows the k-th element alone may be wanted: then nothing stops before few
+// candidates are left, and step 5 writes the one whose rank it is.
 //
 // Reads after the first come from L1 or L2 where the rows of all blocks in flight fit there. It loses to
 // many_blocks.cu where rows are fewer than the SMs and long, for each is bound to one SM.
@@ -62,6 +63,7 @@ struct Row {
 struct Rectangle {
   static constexpr bool kRagged = false;
   static constexpr int kResident = tuning::kAirBlockResident;
+  static constexpr bool kth_alone() { return false; }
   int64_t row_stride;
   int64_t cols;
   int64_t k;
@@ -75,7 +77,9 @@ struct Ragged {
   static constexpr bool kRagged = true;
   static constexpr int kResident = tuning::kAirBlockResidentRagged;
   WindowRows rows;
+  uint64_t pad;  // in place of a k-th element that is not there
 
+  __device__ bool kth_alone() const { return rows.kth_alone; }
   __device__ Row of(int64_t row) const {
     const Window window = rows.of(row);
     const int index_bits = window.length > 1 ? bits_of(static_cast<Index>(window.length - 1)) : 0;
@@ -89,6 +93,10 @@ template <class Order, class Bits = typename Order::Bits>
 __device__ bool write_unselected(const Params<Bits>& params, const Order& order, const Ragged& rows,
                                  const Row& row, const Bits* input, const WinnerWriter<Bits>& output) {
   const int64_t thread = threadIdx.x, threads = blockDim.x;
+  if (rows.kth_alone()) {
+    if (row.k == 0 && thread == 0) output.write(0, static_cast<Bits>(rows.pad), -1);
+    return row.k == 0;
+  }
   // No two padding entries are equal: each has a place in an order.
   for (int64_t i = row.k + thread; i < params.places; i += threads) {
     output.write(i, order.worst(), rows.rows.windows.cols + i);
@@ -99,8 +107,8 @@ __device__ bool write_unselected(const Params<Bits>& params, const Order& order,
 }
 
 // Steps 1 to 4, by all threads of the block, which all follow the selection.
-template <class Order, class Word = typename KeyWord<typename Order::Bits>::type>
-__device__ void narrow_and_list(const Params<typename Order::Bits>& params, const Row& row,
+template <class Order, class Rows, class Word = typename KeyWord<typename Order::Bits>::type>
+__device__ void narrow_and_list(const Params<typename Order::Bits>& params, const Rows& rows, const Row& row,
                                 const Order& order, const typename Order::Bits* input,
                                 const WinnerWriter<typename Order::Bits>& output, uint32_t* histogram,
                                 TargetDigitScratch<uint32_t>& scratch, KeyRange<Word> (&ranges)[2],
@@ -133,15 +141,15 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
     selection.narrow(digit, target.digit, target.above, target.count);
     if (!first) selection.tighten(static_cast<Word>(range.least), static_cast<Word>(range.greatest));
     selection.settle_dense(last_index);
-    if (selection.takes_all() || selection.candidates <= kRanked) break;
+    if ((selection.takes_all() && !rows.kth_alone()) || selection.candidates <= kRanked) break;
     digit = next_digit(selection, digit, params.digit_bits, row.index_bits);
   }
 
   // Step 4.
-  const bool takes_all = selection.takes_all();
+  const bool takes_all = selection.takes_all() && !rows.kth_alone();
   visit_at_least(order, input, row.cols, last_index, selection.low, [&](Bits bits, const Extended& x) {
     if (!params.lists_winners && (takes_all || selection.split < x)) {
-      output.write(atomicAdd(&written, 1u), bits, last_index - x.reversed);
+      if (!rows.kth_alone()) output.write(atomicAdd(&written, 1u), bits, last_index - x.reversed);
     } else {
       list[atomicAdd(&listed, 1u)] = x;
     }
@@ -179,8 +187,8 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, Rows::kResident)
       if (threadIdx.x == 0) listed = static_cast<uint32_t>(row.cols);
       __syncthreads();  // the list is whole
     } else {
-      narrow_and_list(params, row, order, input, output, histogram, scratch, ranges, list, written, listed,
-                      selection);
+      narrow_and_list(params, rows, row, order, input, output, histogram, scratch, ranges, list, written,
+                      listed, selection);
     }
 
     // Step 5. Written winners, if any, fill the places before these.
@@ -193,9 +201,9 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, Rows::kResident)
 #pragma unroll 8
       for (int other = 0; other < candidates; ++other) better += x < list[other];
       const int64_t rank = before + better;
-      if (rank >= row.k) continue;
+      if (rows.kth_alone() ? rank != row.k - 1 : rank >= row.k) continue;
       const Index index = last_index - x.reversed;
-      output.write(rank, input[index], index);
+      output.write(rows.kth_alone() ? 0 : rank, input[index], index);
     }
     __syncthreads();  // the next row's counts and list replace these
   }
@@ -230,7 +238,8 @@ ErrorCode OneBlock::run(const Problem& problem, const Buffers& buffers, Stream s
 ErrorCode OneBlock::run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
                                 Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
-    return launch(*this, problem, buffers, Ragged{rows}, order, stream);
+    const Ragged ragged{rows, pad_bits(problem.dtype, problem.largest, problem.magnitude)};
+    return launch(*this, problem, buffers, ragged, order, stream);
   });
 }
 

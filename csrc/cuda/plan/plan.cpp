@@ -111,12 +111,13 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device) {
   VarlenPlan plan{varlen, device, varlen.problem, {}, {}, std::nullopt};
   Problem& selection = plan.selection;
   // Padding entries have positions from cols on.
-  selection.wide_indices = varlen.problem.cols + varlen.problem.k > INT32_MAX;
-  selection.sorted = varlen.order == WinnerOrder::kByValue;
+  if (!varlen.kth_alone) selection.wide_indices = varlen.problem.cols + varlen.problem.k > INT32_MAX;
+  selection.sorted = varlen.order == WinnerOrder::kByValue && !varlen.kth_alone;
   Problem expected = selection;
   expected.cols = std::max<int64_t>(varlen.max_length, 1);
   plan.config = air::OneBlock::plan(expected, device);
 
+  if (varlen.kth_alone) return plan;
   plan.ordering = selection;
   plan.ordering.cols = varlen.problem.cols + varlen.problem.k;
   if (varlen.order == WinnerOrder::kByIndex) {

@@ -3,13 +3,11 @@
 //   1. accumulate: self, and momentum, with what is added, in 16-byte vectors, each element read and written
 //      once.
 //   2. The top-k of the house selects by magnitude, in any order, and another one puts the winners' indices
-//   in
-//      ascending order: topk.cpp, by the plan.
+//      in ascending order: topk.cpp, by the plan.
 //   3. take: values are copied from self, and zeros put in their places.
 //   4. drop: error feedback would keep an infinity or a NaN for ever. They win, so they have been taken
-//   unless
-//      a row has more than k: then no winner of it is finite, and the row is looked through. Any other row
-//      costs one read of its first winners.
+//      unless a row has more than k: then no winner of it is finite, and the row is looked through. Any other
+//      row costs one read of its first winners.
 // No kernel starts ahead of the one before it: each changes in place what that reads or writes.
 
 #include "cuda/sparsify/sparsify.h"
