@@ -17,7 +17,7 @@ PAGES = [
 
 def test_the_recipes_run_one_after_the_other():
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
-    assert len(blocks) == 7
+    assert len(blocks) == 8
     names: dict[str, object] = {}
     for block in blocks:
         exec(block, names)
