@@ -286,7 +286,7 @@ class Library:
         """(values, indices, plan) of a [rows, cols] tensor whose rows are adjacent elements.
 
         `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; the rest are
-        numbers of the form (entry.cpp has them); forced=1 runs a form also where it would not serve.
+        numbers of the form (form_configs.h has them); forced=1 runs a form also where it would not serve.
         """
         assert tensor.dim() == 2 and (tensor.stride(1) == 1 or tensor.shape[1] == 1)
         values = torch.empty((tensor.shape[0], k), dtype=tensor.dtype)

@@ -1,6 +1,6 @@
 """What a form's numbers may be besides the plan's: for fuzzing, and to reach a form with short rows.
 
-entry.cpp says which there are, and refuses what a form could not be asked.
+form_configs.h says which there are, and refuses what a form could not be asked.
 """
 
 from __future__ import annotations

@@ -1,0 +1,174 @@
+// What a form's numbers may be besides the plan's: "threads=64,blocks=2", refused where the form could not be
+// asked.
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "cuda/plan/plan.h"
+#include "simt.h"
+
+namespace {
+
+namespace cuda = gputopk::cuda;
+using gputopk::Problem;
+
+using Overrides = std::map<std::string, int64_t>;
+
+Overrides parse(const char* text) {
+  Overrides overrides;
+  const std::string all(text);
+  for (size_t begin = 0; begin < all.size();) {
+    size_t end = all.find(',', begin);
+    if (end == std::string::npos) end = all.size();
+    const std::string item = all.substr(begin, end - begin);
+    const size_t equals = item.find('=');
+    if (equals == std::string::npos) throw std::runtime_error("no number in the override " + item);
+    overrides[item.substr(0, equals)] = std::stoll(item.substr(equals + 1));
+    begin = end + 1;
+  }
+  return overrides;
+}
+
+class Taken {
+ public:
+  explicit Taken(Overrides overrides) : left_(std::move(overrides)) {}
+  int64_t operator()(const char* name, int64_t otherwise) {
+    const auto found = left_.find(name);
+    if (found == left_.end()) return otherwise;
+    const int64_t value = found->second;
+    left_.erase(found);
+    return value;
+  }
+  void done() const {
+    if (!left_.empty()) throw std::runtime_error("this form has no override " + left_.begin()->first);
+  }
+
+ private:
+  Overrides left_;
+};
+
+void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+// A form's config with overrides: its study, where it has one. Within what csrc/binding/topk_cuda.cpp lets
+// through.
+template <class Form>
+Form config_of(const Problem& problem, const cuda::Device& device, Taken&) {
+  require(Form::serves(problem, device), "the form does not serve this");
+  return Form::plan(problem, device);
+}
+
+cuda::air::Study air_study(Taken& take, int most_bits) {
+  cuda::air::Study study;
+  study.threads = static_cast<int>(take("threads", 0));
+  study.cluster = static_cast<int>(take("cluster", 0));
+  study.digit_bits = static_cast<int>(take("digit_bits", 0));
+  study.blocks = static_cast<int>(take("blocks", 0));
+  study.adaptive = take("adaptive", 1) != 0;
+  study.early_stop = take("early_stop", 1) != 0;
+  if (study.threads > 0) most_bits = std::min(most_bits, gputopk::bit_width(study.threads * 32 - 1));
+  require(study.digit_bits <= most_bits, "digits of so many bits");
+  return study;
+}
+template <>
+cuda::air::ManyBlocks config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::air::plan_many_blocks(problem, device, air_study(take, 14));
+  const int64_t buffer = take("buffer", -1);
+  if (buffer >= 0 && config.adaptive) config.buffer = std::min(problem.cols, buffer);
+  return config;
+}
+template <>
+cuda::air::OneBlock config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  return cuda::air::plan_one_block(problem, device, air_study(take, 11));
+}
+template <>
+cuda::air::OneCluster config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  const auto config = cuda::air::plan_one_cluster(problem, device, air_study(take, 11));
+  require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
+  return config;
+}
+
+cuda::grid_select::Study grid_select_study(const Problem& problem, Taken& take) {
+  cuda::grid_select::Study study;
+  study.blocks = static_cast<int>(take("blocks", 0));
+  study.threads = static_cast<int>(take("threads", 0));
+  study.thread_queues = take("thread_queues", 0) != 0 && problem.dtype == gputopk::DType::kFloat32;
+  return study;
+}
+template <>
+cuda::grid_select::Registers config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  using cuda::grid_select::Registers;
+  require(problem.k <= cuda::grid_select::kRegistersMaxK, "so large a k for lists in registers");
+  return Registers::plan(problem, device, grid_select_study(problem, take));
+}
+template <>
+cuda::grid_select::SharedList config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::grid_select::SharedList::plan(problem, device, grid_select_study(problem, take));
+  config.capacity = static_cast<int>(take("capacity", config.capacity));
+  return config;
+}
+
+template <>
+cuda::bitonic::ManyBlocks config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::bitonic::ManyBlocks::plan(problem, device);
+  const int blocks = static_cast<int>(take("blocks", 0));
+  if (blocks > 0) config.blocks_per_row = blocks;
+  return config;
+}
+
+template <>
+cuda::delegate::FromMaxima config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  const int alpha = static_cast<int>(take("alpha", 0)), beta = static_cast<int>(take("beta", 0));
+  const auto range = cuda::delegate::alphas(problem, beta == 0 ? 1 : beta);
+  require(range.least <= range.most && (alpha == 0 || (alpha >= range.least && alpha <= range.most)),
+          "subranges of such a size");
+  auto config = cuda::delegate::FromMaxima::plan(problem, device, {alpha, beta});
+  const int64_t buffer = take("buffer", -1), passes = take("likely_passes", -1);
+  if (buffer >= 0) config.second_buffer = std::min(problem.cols, 2 * problem.k + buffer);
+  if (passes >= 0) config.likely_passes = static_cast<int>(passes);
+  return config;
+}
+template <>
+cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::delegate::FromSample::plan(problem, device);
+  // A sample's 128-byte lines are drawn from strata of two at least.
+  const int64_t lines = problem.cols * gputopk::dtype_bytes(problem.dtype) / 128;
+  require(lines >= 2 * 256 * config.sample_blocks_per_row + 2, "so short a row for its sample");
+  const int64_t buffer = take("buffer", -1), passes = take("likely_passes", -1), rank = take("rank", -1);
+  if (buffer >= 0) config.buffer = std::min(problem.cols, 2 * problem.k + buffer);
+  if (passes >= 0) config.likely_passes = static_cast<int>(passes);
+  if (rank > 0 && rank <= config.delegates) config.rank = static_cast<int>(rank);
+  return config;
+}
+
+template <>
+cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::sort::WholeRows::plan(problem, device);
+  cuda::sort::Shape& shape = config.shape;
+  shape.parts = static_cast<int>(take("parts", shape.parts));
+  shape.sample = shape.parts > 1 ? 16 * shape.parts : 0;
+  shape.threads = static_cast<int>(take("threads", shape.threads));
+  shape.capacity = static_cast<int>(take("capacity", shape.capacity));
+  shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
+  shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
+  require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
+  require(problem.cols >= shape.sample, "so short a row for its sample");
+  require(shape.capacity <= 8 * shape.threads, "so large a capacity for its threads");
+  return config;
+}
+
+template <size_t kForm = 0, class Visit>
+bool visit_forms(Visit&& visit) {
+  if constexpr (kForm < std::variant_size_v<cuda::Config>) {
+    using Form = std::variant_alternative_t<kForm, cuda::Config>;
+    if (visit(static_cast<Form*>(nullptr), std::string(Form::kName))) return true;
+    return visit_forms<kForm + 1>(visit);
+  }
+  return false;
+}
+
+}  // namespace
