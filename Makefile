@@ -60,7 +60,7 @@ demo: build
 
 # Two files at a time where pytest-xdist is there.
 test: build simt
-	@$(PY) -m pytest -q tests $$($(PY) -c 'import xdist' 2>/dev/null && echo -n 2 --dist loadfile) $(ARGS)
+	@$(PY) -m pytest -q tests $$($(PY) -c 'import xdist' 2>/dev/null && echo --numprocesses=2 --dist=loadfile) $(ARGS)
 
 simt: $(INSTALLED)
 	@$(PY) -m tests.simt.emulated >/dev/null
