@@ -157,7 +157,9 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
   require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
   require(problem.cols >= shape.sample, "so short a row for its sample");
-  require(shape.capacity <= 8 * shape.threads, "so large a capacity for its threads");
+  // What a thread keeps: sort/numbers.h.
+  const bool wide = gputopk::dtype_bytes(problem.dtype) == 8 || problem.cols > simt::most_cols_of_32_bits;
+  require(shape.capacity <= (wide ? 8 : 16) * shape.threads, "so large a capacity for its threads");
   return config;
 }
 
