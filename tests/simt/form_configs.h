@@ -150,17 +150,20 @@ template <>
 cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   namespace tuning = cuda::tuning;
   auto config = cuda::delegate::OneCluster::plan(problem, device);
-  const int per_vector = 16 / gputopk::dtype_bytes(problem.dtype);
-  config.blocks = static_cast<int>(take("cluster", config.blocks));
-  config.threads = static_cast<int>(take("threads", config.threads));
-  config.rank = static_cast<int>(take("rank", config.rank));
-  config.room = static_cast<int>(take("room", config.room));
+  const int bytes = gputopk::dtype_bytes(problem.dtype);
+  config.blocks = static_cast<int>(take("cluster", std::max(1, config.blocks)));
+  config.threads = static_cast<int>(take("threads", std::max(256, config.threads)));
+  config.vectors = static_cast<int>(take("vectors", std::max(1, config.vectors)));
+  config.rank = static_cast<int>(take("rank", std::max(1, config.rank)));
+  config.room = static_cast<int>(take("room", std::max(64, config.room)));
   require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
-  require(config.threads >= tuning::kClusterMinThreads && config.threads <= config.sample,
-          "so many threads for its sample");
+  require(config.threads >= tuning::kClusterMinThreads && config.vectors <= tuning::cluster_vectors(bytes),
+          "such a block");
   require(config.rank <= config.threads, "a bound of that rank");
-  require(config.room >= problem.k && config.room <= config.threads * tuning::kClusterItems, "such room");
-  require(config.sample <= problem.cols / per_vector - 1, "so short a row for its sample");
+  require(config.room % 64 == 0 && config.room >= problem.k &&
+              config.room <= config.threads * tuning::kClusterItems,
+          "such room");
+  require(config.threads * config.vectors <= problem.cols * bytes / 16 - 1, "so short a row for its sample");
   return config;
 }
 

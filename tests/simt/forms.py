@@ -66,8 +66,10 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
 def _delegate_cluster(rng: random.Random) -> dict[str, int]:
     return {
         "cluster": rng.choice((1, 2, 4, 8, 16)),
+        "threads": rng.choice((256, 256, 512)),
+        "vectors": rng.choice((1, 1, 2, 4)),
         "rank": rng.choice((1, 3, 9, 200)),
-        "room": rng.choice((64, 1000, 1024, 2048)),
+        "room": rng.choice((64, 1024, 2048)),
     }
 
 

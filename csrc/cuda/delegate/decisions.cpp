@@ -136,35 +136,38 @@ bool FromSample::serves(const Problem& problem, const Device& device) {
 }
 
 OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
-  const int element_bytes = dtype_bytes(problem.dtype), per_vector = 16 / element_bytes;
+  const int per_vector = 16 / dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  const bool few_rows = problem.rows <= device.sm_count;
+
+  // The least work, of a thread, that a sample's elements and the candidates are: of a larger sample there
+  // are fewer of these.
   OneCluster config{};
-
-  // Of the k best, `winners` are in the sample, give or take a few times the square root of that.
-  int elements = std::max(tuning::kClusterMinSample, tuning::kClusterMinThreads * per_vector);
-  double rank = 0, candidates = 0;
-  for (;; elements *= 2) {
-    const double winners = elements * k / cols;
-    rank = std::ceil(winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank);
-    candidates = rank * cols / elements;
-    const bool enough =
-        candidates <= std::max<double>(tuning::kClusterFewCandidates, tuning::kClusterFewTimesK * k);
-    const bool most = 2 * elements > tuning::kClusterMaxSample ||
-                      int64_t{2} * elements * tuning::kClusterSampleShare > problem.cols;
-    if (enough || most) break;
+  double least = 0;
+  for (int threads = few_rows ? tuning::kClusterFewRowsThreads : tuning::kClusterMinThreads;
+       threads <= tuning::kClusterMaxThreads && config.threads == 0; threads *= 2) {
+    for (int vectors = 1; vectors <= tuning::cluster_vectors(dtype_bytes(problem.dtype)); vectors *= 2) {
+      const double sample = static_cast<double>(threads) * vectors * per_vector, winners = k * sample / cols;
+      const double rank =
+          std::ceil(winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank);
+      const double candidates = rank * cols / sample;
+      const double most = candidates * (1 + 1.0 / tuning::kClusterRankSlack +
+                                        tuning::kClusterRoomDeviations / std::sqrt(rank));
+      const int64_t room = divide_up(static_cast<int64_t>(std::min(most, cols)), 64) * 64;
+      if (rank > threads || room > threads * tuning::kClusterItems ||
+          sample * tuning::kClusterSampleShare > cols) {
+        continue;
+      }
+      if (config.threads > 0 && sample + candidates >= least) continue;
+      least = sample + candidates;
+      config.threads = threads;
+      config.vectors = vectors;
+      config.rank = static_cast<int>(rank);
+      config.room = static_cast<int>(room);
+    }
   }
-  config.sample = elements / per_vector;
-  config.rank = static_cast<int>(rank);
-  // How many reach the element of that rank, of which the greatest number is one of a gamma variable.
-  const double greatest =
-      candidates * (1 + 1.0 / tuning::kClusterRankSlack + tuning::kSampleDeviations / std::sqrt(rank));
-  config.room = static_cast<int>(divide_up(static_cast<int64_t>(std::min(greatest, cols)), 64) * 64);
+  if (config.threads == 0) return config;
 
-  config.threads = tuning::kClusterMinThreads;
-  while (config.threads < tuning::kClusterMaxThreads &&
-         (config.threads * tuning::kClusterItems < config.room || config.threads < config.rank)) {
-    config.threads *= 2;
-  }
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
   const double places = tuning::kClusterReach * device.sm_count * per_sm;
   const int most_blocks = std::min(device.cluster_blocks, tuning::kClusterMostBlocks);
@@ -178,12 +181,9 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
 }
 
 bool OneCluster::serves(const Problem& problem, const Device& device) {
-  if (problem.cols < tuning::kClusterMinCols || problem.cols > tuning::kClusterMaxCols) return false;
-  const OneCluster config = plan(problem, device);
-  const int64_t sample_bytes = int64_t{16} * config.sample;
-  return sample_bytes * tuning::kClusterSampleShare <= problem.cols * dtype_bytes(problem.dtype) &&
-         config.threads <= config.sample && config.rank <= config.threads &&
-         config.room <= config.threads * tuning::kClusterItems;
+  // A plan of no threads: no sample tells k of such a row.
+  return problem.cols >= tuning::kClusterMinCols && problem.cols <= tuning::kClusterMaxCols &&
+         plan(problem, device).threads > 0;
 }
 
 void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
@@ -204,7 +204,7 @@ void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes)
       text, text_bytes,
       "delegate: a cluster of %d blocks a row, %d threads, bound is number %d of a sample of %d, room for %d "
       "candidates",
-      blocks, threads, rank, sample * (16 / dtype_bytes(problem.dtype)), room);
+      blocks, threads, rank, threads * vectors * (16 / dtype_bytes(problem.dtype)), room);
 }
 
 Work FromMaxima::work(const Problem& problem, const Device& device) const {

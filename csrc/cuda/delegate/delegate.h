@@ -84,10 +84,10 @@ struct OneCluster {
   static constexpr const char* kName = "delegate.one_cluster";
 
   int blocks;   // of a row's cluster: a power of two
-  int threads;  // of a block; at most as many as `sample`
-  int sample;   // vectors of the row
-  int rank;     // of the bound in the sample; at most as great as `threads`
-  int room;     // candidates of a row
+  int threads;  // of a block
+  int vectors;  // of the sample, a thread's
+  int rank;     // of the bound in the sample: at most `threads`
+  int room;     // for candidates of a row: a multiple of 64
 
   static bool serves(const Problem& problem, const Device& device);
   static OneCluster plan(const Problem& problem, const Device& device);

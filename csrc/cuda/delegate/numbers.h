@@ -71,21 +71,24 @@ inline constexpr int64_t kClusterMaxCols = 1 << 24;
 // least.
 inline constexpr int kClusterMostBlocks = 16;
 inline constexpr double kClusterReach = 0.91;
-// Threads: 64 registers each leave room for 1024 an SM, and for 8 entries each that a block puts in order.
-// Small blocks, of which some read while others look for a bound or put winners in order.
-inline constexpr int kClusterItems = 8;
+// Threads: 64 registers each leave room for 1024 an SM, and for 12 entries each that a block puts in order.
+// Small blocks, of which some read while others look for a bound or put winners in order; larger ones where
+// an SM has but one row, or less, so that each is done soonest.
+inline constexpr int kClusterItems = 12;
 inline constexpr int kClusterMinThreads = 256;
+inline constexpr int kClusterFewRowsThreads = 512;
 inline constexpr int kClusterMaxThreads = 1024;
 inline constexpr int kClusterThreadsPerSm = 1024;
-// The sample has so many elements: twice as many while more than so many candidates, or so many times k, are
-// expected, and while it is such a share of the row at most.
-inline constexpr int kClusterMinSample = 1024;
-inline constexpr int kClusterMaxSample = 8192;
-inline constexpr int kClusterFewCandidates = 256;
-inline constexpr double kClusterFewTimesK = 1.5;
-inline constexpr int kClusterSampleShare = 4;
-// The bound's rank in the sample, as of kSampleDeviations. A rank greater by such a share of it will do.
-inline constexpr int kClusterRankSlack = 16;
+// Vectors of the sample that a thread keeps in registers: 64 bytes, and no more than 16 elements.
+constexpr int cluster_vectors(int element_bytes) { return element_bytes >= 4 ? 4 : element_bytes; }
+// The sample is such a share of the row at most.
+inline constexpr int64_t kClusterSampleShare = 4;
+// The bound's rank in the sample, as of kSampleDeviations; one greater by such a share of it will do, which
+// digits of the range of the threads' best mostly tell at once. Room is for as many candidates as that rank
+// may let in, short of so many standard deviations of a gamma variable.
+inline constexpr int kClusterSampleDigitBits = 9;
+inline constexpr int kClusterRankSlack = 8;
+inline constexpr double kClusterRoomDeviations = 4;
 // Digits of the row, where a sample misled: two histograms of 8 KB together.
 inline constexpr int kClusterDigitBits = 10;
 // Tiles that each block fetches into L2 while the bound is found.

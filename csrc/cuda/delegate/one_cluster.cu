@@ -26,9 +26,10 @@
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster.cuh"
+#include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
-#include "cuda/device/list_selection.cuh"
 #include "cuda/device/pattern_filter.cuh"
+#include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/sample.cuh"
@@ -48,12 +49,11 @@ struct Params {
   int64_t cols;
   int64_t part_cols;  // of the row, a block's
   int k;
-  int blocks;  // of a row
-  int sample;  // vectors, one of each of the strata
-  Strata strata;
+  int blocks;     // of a row
+  int vectors;    // of the sample, a thread's
+  Strata strata;  // one vector of each
   int rank;
-  int room;      // candidates
-  int capacity;  // of the memory for them, and for the sample before: a multiple of 64
+  int room;  // candidates
   int index_bits;
   WinnerWriter<Bits> output;
 };
@@ -65,7 +65,9 @@ template <class Bits>
 struct Shared {
   using Word = typename KeyWord<Bits>::type;
 
-  ListSelectionScratch<Word> selection;
+  KeyRange<Word> range;
+  TargetDigit<uint32_t> target;
+  TargetDigitScratch<uint32_t> search;
   BlockScratch<Word, Index> sort;
   uint32_t listed;  // by this block, or so many would be if there were room
 };
@@ -78,44 +80,73 @@ struct Part {
   Index reversed;  // of its first element
 };
 
-// Step 1. The same in all blocks of the row. The sample takes the list's memory.
+// Step 1. The same in all blocks of the row.
 template <class Order, class Bits = typename Order::Bits>
 __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& params, const Bits* input,
-                                                          const Order& order,
-                                                          const BlockMemory<Bits, Index>& memory,
+                                                          const Order& order, uint32_t* histogram,
                                                           Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
-  constexpr int kElements = kPerVector<Bits>;
+  constexpr int kElements = kPerVector<Bits>, kVectors = tuning::cluster_vectors(sizeof(Bits));
+  constexpr int kBins = 1 << tuning::kClusterSampleDigitBits;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const RowShape<Bits> shape(input, params.cols);
-  if (thread == 0) shared.selection.range.reset();
-  __syncthreads();  // the range is reset
-
-  // As many threads as the rank, or more, have an element no less than the least of the threads' best: what
-  // is less than that cannot be the bound.
-  SeenKeys<Word> seen;
-  Word best = 0;
-#pragma unroll 4
-  for (int i = thread; i < params.sample; i += threads) {
-    const int64_t first = shape.head + params.strata.entry_of(static_cast<uint32_t>(i)) * kElements;
-    const Vector<Bits> vector = load_vector<Reading::kAgain>(input + first);
-#pragma unroll
-    for (int e = 0; e < kElements; ++e) {
-      const Bits bits = vector[e];
-      best = max(best, static_cast<Word>(order(bits)));
-      memory.values[e * params.sample + i] = bits;
-      memory.indices[e * params.sample + i] = static_cast<Index>(first + e);
-    }
-  }
-  seen.see(best);
-  shared.selection.range.add(seen);
-  __syncthreads();  // all warps have added, and the sample is whole
   const Index last_index = static_cast<Index>(params.cols - 1);
-  return bound_in_list<Word, Index>(
-      params.sample * kElements, static_cast<uint64_t>(params.rank),
-      /*slack=*/static_cast<uint64_t>(params.rank / tuning::kClusterRankSlack), params.index_bits,
-      kListDigitBits, memory.counters, shared.selection,
-      [&](int i) -> Extended<Bits> { return {order(memory.values[i]), last_index - memory.indices[i]}; });
+  const RowShape<Bits> shape(input, params.cols);
+  Vector<Bits> sampled[kVectors];
+  int64_t first[kVectors];
+#pragma unroll
+  for (int v = 0; v < kVectors; ++v) {
+    if (v >= params.vectors) continue;
+    first[v] = shape.head + params.strata.entry_of(static_cast<uint32_t>(v * threads + thread)) * kElements;
+    sampled[v] = load_vector<Reading::kAgain>(input + first[v]);
+  }
+  const auto each = [&](auto&& visit) {
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (v >= params.vectors) continue;
+#pragma unroll
+      for (int e = 0; e < kElements; ++e) {
+        visit(Extended<Bits>{order(sampled[v][e]), last_index - static_cast<Index>(first[v] + e)});
+      }
+    }
+  };
+  if (thread == 0) shared.range.reset();
+  clear_histogram(histogram, kBins);
+  __syncthreads();  // the range is reset, and no bin is yet to be cleared
+
+  // As many elements as threads, rank <= threads, are no less than the least of the threads' best: what is
+  // less than that cannot be the bound.
+  Word best = 0;
+  each([&](const Extended<Bits>& x) { best = max(best, x.key); });
+  SeenKeys<Word> seen;
+  seen.see(best);
+  shared.range.add(seen);
+  __syncthreads();  // all warps have added
+  auto selection = Selection<Word, Index>::whole_row(
+      static_cast<uint64_t>(params.rank), static_cast<uint64_t>(threads) * params.vectors * kElements);
+  selection.low.key = static_cast<Word>(shared.range.least);
+  const int key_bits = bits_of(static_cast<Word>(shared.range.greatest - shared.range.least));
+  for (int pass = 1;; ++pass) {
+    const Digit digit = digit_of_pass(pass, tuning::kClusterSampleDigitBits, key_bits, params.index_bits);
+    each([&](const Extended<Bits>& x) {
+      if (x < selection.low || selection.split < x) return;
+      atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
+                                     static_cast<Index>(x.reversed - selection.low.reversed)),
+                1u);
+    });
+    __syncthreads();  // all have counted
+    if (thread < 32) {
+      find_target_digit_by_warp(histogram, kBins, static_cast<uint32_t>(selection.owed), shared.target);
+    }
+    __syncthreads();  // the digit is found
+    const TargetDigit<uint32_t> target = shared.target;
+    selection.narrow(digit, target.digit, target.above, target.count);
+    if (selection.candidates - selection.owed <=
+        static_cast<uint64_t>(params.rank / tuning::kClusterRankSlack)) {
+      return selection.low;
+    }
+    clear_histogram(histogram, kBins);
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+  }
 }
 
 // Step 2: lists the part's elements that reach the bound, as far as there is room. shared.listed, which was
@@ -195,8 +226,7 @@ __device__ __noinline__ Extended<Bits> bound_of_row(const Params<Bits>& params, 
     }
     Cluster::arrive();
     Cluster::wait();  // all have added up
-    const TargetDigit<uint32_t> target =
-        find_target_digit(sums, bins, selection.owed, shared.selection.target);
+    const TargetDigit<uint32_t> target = find_target_digit(sums, bins, selection.owed, shared.search);
     selection.narrow(digit, target.digit, target.above, target.count);
     const uint64_t reaching = static_cast<uint64_t>(params.k) - selection.owed + selection.candidates;
     if (reaching <= static_cast<uint64_t>(params.room)) return selection.low;
@@ -215,7 +245,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     select_row(Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
   __shared__ Shared<Bits> shared;
-  const BlockMemory<Bits, Index> memory(dynamic_shared(), params.capacity);
+  const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int blocks = params.blocks;
   const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks));
@@ -228,7 +258,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
 
   // The memory is idle while the bound is found.
   prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, tuning::kClusterPrefetchTiles);
-  Extended<Bits> bound = bound_of_sample(params, input, order, memory, shared);
+  Extended<Bits> bound = bound_of_sample(params, input, order, memory.counters, shared);
   Listed listed{};
   for (;;) {
     __syncthreads();  // nothing of the list's memory is in use
@@ -298,11 +328,11 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   params.part_cols = (problem.cols + config.blocks * kLine - 1) / (config.blocks * kLine) * kLine;
   params.k = static_cast<int>(problem.k);
   params.blocks = config.blocks;
-  params.sample = config.sample;
-  params.strata = Strata::of(problem.cols / kPerVector<Bits> - 1, config.sample);  // wherever a row begins
+  params.vectors = config.vectors;
+  params.strata = Strata::of(problem.cols / kPerVector<Bits> - 1,
+                             int64_t{config.threads} * config.vectors);  // wherever a row begins
   params.rank = config.rank;
   params.room = config.room;
-  params.capacity = std::max(config.room, config.sample * kPerVector<Bits>);
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
@@ -310,8 +340,8 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   if (problem.rows > kMostBlocksOfGrid / config.blocks) return cudaErrorInvalidConfiguration;
   const unsigned blocks = static_cast<unsigned>(problem.rows * config.blocks);
   const unsigned threads = static_cast<unsigned>(config.threads);
-  const size_t shared_bytes = static_cast<size_t>(
-      block_bytes(BlockMemory<Bits, Index>::kEntryBytes, params.capacity, config.threads));
+  const size_t shared_bytes =
+      static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
   static std::atomic<uint64_t> allowed, allowed_clusters;
   cudaError_t error = allow_shared_memory(select_row<Order>, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
