@@ -111,7 +111,7 @@ class CandidateScores {
   // Added up in an order of its own: over the numbers that differ by 16, 8, 4, 2, 1.
   __device__ float squares_of_query() {
     float squares[kSums] = {};
-#pragma unroll 4
+#pragma unroll 1
     for (int64_t piece = 0; piece < pieces_; ++piece) {
       load_query(piece);
 #pragma unroll
