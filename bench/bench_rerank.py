@@ -2,6 +2,7 @@
 
     python bench/bench_rerank.py                     # on the GPU if there is one; writes bench/results
     python bench/bench_rerank.py --device cpu --set goals
+    python bench/bench_rerank.py --set few           # few queries, and rows of odd lengths
 
 Every figure is a ratio to something timed in the same run: "x torch", the time of the fastest of PyTorch's
 formulations over ours, and "x floor", our time over that of a kernel that reads as many bytes as the
@@ -80,7 +81,25 @@ MORE = [
     Point(100, 10_000, 128, 100),
     Point(1, 100_000, 128, 100),
 ]
-SETS = {"goals": GOALS, "all": GOALS + MORE}
+# Few queries, as one user's request has, and rows that 16-byte words do not fit.
+FEW = [
+    Point(1, 1000, 768, 10),
+    Point(1, 1000, 1024, 10, "l2", "float16"),
+    Point(8, 1000, 768, 10),
+    Point(1, 1000, 128, 10),
+    Point(1, 1000, 128, 500),
+    Point(1, 10_000, 768, 100),
+    Point(32, 1000, 768, 10),
+    Point(100, 1000, 128, 10),
+    Point(132, 256, 768, 10),
+    Point(200, 200, 768, 10),
+    Point(300, 10_000, 128, 10),
+    Point(1000, 1000, 100, 10, "l2", "float16"),
+    Point(1000, 1000, 300, 10, "cosine", "float16"),
+    Point(1000, 1000, 129, 10, "l2", "float16"),
+    Point(1, 1000, 100, 10, "l2", "float16"),
+]
+SETS = {"goals": GOALS, "few": FEW, "all": GOALS + MORE + FEW}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@
 namespace gputopk::cuda {
 namespace {
 
-// Where reranking stores keys: those of a slice's candidates, and what a top-k makes of them.
+// Where reranking stores keys: those of a slice's candidates, and what a top-k, if there is one, makes of
+// them.
 struct RerankMemory {
   uint32_t* keys = nullptr;
   uint32_t* winner_keys = nullptr;
@@ -17,14 +18,16 @@ struct RerankMemory {
   size_t bytes = 0;
 
   RerankMemory(const RerankPlan& plan, void* base) {
-    if (!plan.selection) return;
+    if (plan.config.way == rerank::Way::kLists) return;
     const RerankProblem& problem = plan.problem;
     Workspace workspace(base);
     const int64_t queries = plan.config.slice;
     keys = workspace.take<uint32_t>(queries * problem.candidates);
-    winner_keys = workspace.take<uint32_t>(queries * problem.k);
-    winner_positions = workspace.take<int32_t>(queries * problem.k);
-    selection = workspace.take<char>(static_cast<int64_t>(workspace_bytes(*plan.selection)));
+    if (plan.selection) {
+      winner_keys = workspace.take<uint32_t>(queries * problem.k);
+      winner_positions = workspace.take<int32_t>(queries * problem.k);
+      selection = workspace.take<char>(static_cast<int64_t>(workspace_bytes(*plan.selection)));
+    }
     bytes = workspace.bytes();
   }
 };
@@ -55,6 +58,7 @@ ErrorCode run_slice(const RerankPlan& plan, const RerankBuffers& buffers, const 
   problem.queries = plan.config.slice;
   ErrorCode error = rerank::score(plan.config, problem, buffers, memory.keys, stream);
   if (error != 0) return error;
+  if (!plan.selection) return rerank::finish(plan.config, problem, buffers, memory.keys, stream);
   Buffers selection;
   selection.input = memory.keys;
   selection.values = memory.winner_keys;
@@ -132,7 +136,9 @@ int most_cluster_blocks() { return air::OneCluster::most_blocks(); }
 size_t workspace_bytes(const RerankPlan& plan) { return RerankMemory(plan, nullptr).bytes; }
 
 ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream stream) {
-  if (!plan.selection) return rerank::select(plan.config, plan.problem, buffers, stream);
+  if (plan.config.way == rerank::Way::kLists) {
+    return rerank::select(plan.config, plan.problem, buffers, stream);
+  }
   const RerankMemory memory(plan, buffers.workspace);
   const int64_t slice = plan.config.slice, queries = plan.problem.queries;
   for (int64_t first = 0; first < queries; first += slice) {

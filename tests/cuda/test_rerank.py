@@ -262,6 +262,65 @@ def test_runs_and_batches_give_the_same_bits(device, queries, candidates, metric
     assert torch.equal(alone.distances, first.distances[1:2])
 
 
+# One row in flight at a time, eight, and the words that rows of other lengths have: 8, 4, 2 and 1 bytes.
+LAYOUTS = [
+    (torch.float32, 768),
+    (torch.float32, 1100),
+    (torch.float32, 129),
+    (torch.float16, 1024),
+    (torch.float16, 100),
+    (torch.float16, 300),
+    (torch.float16, 98),
+    (torch.bfloat16, 129),
+    (torch.int8, 1040),
+    (torch.uint8, 100),
+    (torch.int8, 99),
+]
+
+
+@METRICS
+@pytest.mark.parametrize(("dtype", "dims"), LAYOUTS, ids=str)
+def test_every_way_gives_the_same_bits(device, dims, dtype, metric):
+    """A block a query, blocks that share one, and who selects: lists, a sort, a top-k."""
+    vectors = reference.any_numbers(3000, dims, dtype, device, seed=24)
+    rows = reference.normal(200, dims, torch.float32, device, seed=25)
+    ids = reference.some_ids(200, 1000, 3000, device=device, seed=26)
+    whole = rerank(rows, vectors, ids, 1000, metric)
+    for queries, ks in ((200, (10, 100)), (80, (10, 500)), (8, (10, 100, 500)), (1, (64, 256, 500, 1000))):
+        for k in ks:
+            result = rerank(rows[:queries], vectors, ids[:queries], k, metric)
+            assert torch.equal(result.ids, whole.ids[:queries, :k])
+            assert torch.equal(result.distances, whole.distances[:queries, :k])
+
+
+@pytest.mark.parametrize(("dtype", "dims"), LAYOUTS, ids=str)
+@pytest.mark.parametrize("queries", [1, 8, 50])
+def test_few_queries_are_answered_to_the_bit(device, queries, dims, dtype):
+    vectors = reference.whole_numbers(2000, dims, dtype, device, seed=27)
+    rows = reference.whole_numbers(queries, dims, torch.float32, device, seed=28)
+    for candidates in (40, 1000, 5000):
+        ids = reference.some_ids(queries, candidates, 2000, device=device, seed=29)
+        ks = [k for k in (1, 10, 100, 256, 500) if k <= candidates]
+        check_exact(rows, vectors, ids, ks, "l2")
+
+
+def test_calls_in_a_row_do_not_meet_in_memory(device):
+    """The launch that finishes starts early: calls in a row, each on the memory of the one before."""
+    vectors = reference.whole_numbers(2000, 256, torch.float32, device, seed=30)
+    requests = [
+        (
+            reference.whole_numbers(1 + turn % 3, 256, torch.float32, device, seed=turn),
+            reference.some_ids(1 + turn % 3, 1000, 2000, device=device, seed=100 + turn),
+            (10, 100, 300)[turn % 3],
+        )
+        for turn in range(30)
+    ]
+    torch.cuda.synchronize()
+    results = [rerank(rows, vectors, ids, k) for rows, ids, k in requests]
+    for result, (rows, ids, k) in zip(results, requests, strict=True):
+        reference.assert_exact(result, rows, vectors, ids, k, "l2")
+
+
 def test_streams_do_not_disturb_each_other(device):
     vectors = reference.whole_numbers(900, 32, torch.float32, device, seed=18)
     rows = reference.whole_numbers(200, 32, torch.float32, device, seed=19)

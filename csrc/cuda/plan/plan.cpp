@@ -95,7 +95,7 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
 
 RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes) {
   RerankPlan plan{problem, device, rerank::plan(problem, device, most_stored_bytes), std::nullopt};
-  if (plan.config.list_items > 0) return plan;
+  if (plan.config.way != rerank::Way::kTopK) return plan;
   Problem selection;
   selection.dtype = DType::kUInt32;
   selection.rows = plan.config.slice;
@@ -147,14 +147,25 @@ void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
 void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
   const RerankProblem& problem = plan.problem;
   const rerank::Config& config = plan.config;
+  char lists[40] = "a sort";
+  if (config.list_items > 0) std::snprintf(lists, sizeof(lists), "lists of %d", 32 * config.list_items);
   char form[512];
-  if (plan.selection) {
-    const int length =
-        std::snprintf(form, sizeof(form), "keys stored by %lld blocks a query, %lld queries at a time, then ",
-                      static_cast<long long>(config.blocks_per_query), static_cast<long long>(config.slice));
-    describe(*plan.selection, form + length, sizeof(form) - length);
+  if (config.way == rerank::Way::kLists) {
+    std::snprintf(form, sizeof(form), "%s, %d warps a query, %d candidates at a time", lists, config.warps,
+                  config.tile);
   } else {
-    std::snprintf(form, sizeof(form), "lists of %d, %d warps a query", 32 * config.list_items, config.warps);
+    const int length = std::snprintf(
+        form, sizeof(form), "keys stored by %lld blocks a query of %d warps, %d candidates at a time%s, ",
+        static_cast<long long>(config.blocks_per_query), config.warps, config.tile,
+        config.row_at_a_time ? ", row by row" : "");
+    const size_t room = sizeof(form) - length;
+    if (config.way == rerank::Way::kFinish) {
+      std::snprintf(form + length, room, "then %s by %d warps a query", lists, config.finish_warps);
+    } else {
+      const int more = std::snprintf(form + length, room, "%lld queries at a time, then ",
+                                     static_cast<long long>(config.slice));
+      describe(*plan.selection, form + length + more, room - more);
+    }
   }
   std::snprintf(text, text_bytes,
                 "rerank: %s; %lld queries x %lld candidates x %lld dims, k %lld, %s, %s in %s; %d SMs", form,

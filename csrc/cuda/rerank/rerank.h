@@ -11,11 +11,23 @@
 
 namespace gputopk::cuda::rerank {
 
+// How the k best are found.
+enum class Way {
+  kLists,   // by lists in registers, a block a query: one launch, and no distance is stored
+  kFinish,  // of stored keys, by a block a query in the launch behind
+  kTopK,    // of stored keys, by a top-k
+};
+
 struct Config {
-  int list_items;  // entries a lane of the lists, 32 of them k at least; 0: distances are stored as keys
-  int warps;       // of a block
-  int64_t blocks_per_query;  // 1 with lists
-  int64_t slice;             // queries whose keys are stored at a time; with lists all
+  Way way;
+  int list_items;            // entries a lane of the lists, 32 of them k at least; 0: there are none
+  int warps;                 // of a block that computes distances
+  int64_t blocks_per_query;  // 1 with kLists
+  int64_t slice;             // queries whose keys are stored at a time; all of them but with kTopK
+  int tile;  // candidates that a warp takes at a time, where its rows in flight are no more: a power
+             // of two, at most 32
+  bool row_at_a_time;  // rows of whole words are in flight one at a time; not with kLists
+  int finish_warps;    // of a block that selects, with kFinish
 };
 
 // Keys stored at a time, in bytes: queries are taken in slices of no more, or one by one.
@@ -23,19 +35,29 @@ inline constexpr int64_t kMostStoredBytes = int64_t{256} << 20;
 
 Config plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes);
 
+// Entries of the sort that finishes a query of `count` keys.
+GPUTOPK_HOST_DEVICE int64_t sorted_entries(int64_t count) {
+  int64_t size = 8;
+  while (size < count) size *= 2;
+  return size;
+}
+
 // Whether kernels read the queries as they are: float32, or of the vectors' own type.
 bool reads_queries(const RerankProblem& problem);
 
-// The whole work, in one launch. Needs no workspace. config.list_items > 0.
+// kLists: the whole work, in one launch. Needs no workspace.
 ErrorCode select(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
                  Stream stream);
 
-// Otherwise, a slice of config.slice queries after another: the distances as queries x candidates keys, for a
-// selection of the largest...
+// Otherwise, a slice of config.slice queries after another: the distances as queries x candidates keys...
 ErrorCode score(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
                 uint32_t* keys, Stream stream);
 
-// ...and the outputs from that selection's queries x k keys and positions, in order.
+// ...and, kFinish, the outputs from them, right behind `score` on the stream...
+ErrorCode finish(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
+                 const uint32_t* keys, Stream stream);
+
+// ...or, kTopK, from the queries x k keys and positions that a selection of the largest gave, in order.
 ErrorCode look_up(const RerankProblem& problem, const uint32_t* keys, const int32_t* positions,
                   const RerankBuffers& buffers, Stream stream);
 

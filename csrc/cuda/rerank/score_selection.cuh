@@ -3,12 +3,14 @@
 // Zhang, Naruse, Li, Wang: Parallel Top-K Algorithms on GPU (SC '23), section 4: a selection in one pass, by
 // queues of candidates, can be merged with the kernel that makes them.
 //
-// `Scores` is called by whole warps, once for every 32 positions, with the lane's own position:
+// Warps share `count()` positions by tiles of 32 or fewer, and each has a `Scores` of its own: `first(warp)`
+// is where its first tile begins, `step()` how far on the next one does. It is called by whole warps, tile
+// after tile:
 //
-//     uint32_t key = scores(position);
+//     uint32_t key = scores(tile);  // of position scores.position(tile)
 //
 // The larger key is the better; 0 says that there is nothing at this position, as it must at those from
-// `count` on. Among equal keys the lower position wins.
+// `count()` on. Among equal keys the lower position wins.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +21,11 @@ namespace gputopk::cuda {
 
 using ScoreEntry = EntryOf<uint32_t, uint32_t>;
 
-// Visits the positions of [0, count), 32 at a time, that belong to a warp, one of `warps` that share them.
+// Visits what belongs to a warp of the positions of [0, count): visit(position, key).
 template <class Scores, class Visit>
-__device__ void visit_scores(Scores&& scores, int64_t count, int64_t warp, int64_t warps, Visit&& visit) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  for (int64_t first = 32 * warp; first < count; first += 32 * warps) {
-    visit(first + lane, scores(first + lane));
+__device__ void visit_scores(Scores&& scores, int64_t count, int64_t warp, Visit&& visit) {
+  for (int64_t tile = scores.first(warp); tile < count; tile += scores.step()) {
+    visit(scores.position(tile), scores(tile));
   }
 }
 
@@ -36,17 +37,17 @@ constexpr size_t score_selection_bytes(int warps) {
   return queues > lists ? queues : lists;
 }
 
-// The best k <= 32 * kItems of `count` < 2^32 scores, by all threads of a block. Each warp has a functor of
-// its own, for the positions of its visit_scores. `write(rank, key, position)` is called once for each rank
+// The best k <= 32 * kItems of fewer than 2^32 scores, by all threads of a block: warp number w of the block
+// is number w of those that share the positions. `write(rank, key, position)` is called once for each rank
 // below k, by one lane, with key 0 where there is nothing. Afterwards `shared` is free.
 template <int kItems, class Scores, class Write>
-__device__ void select_scores(Scores&& scores, int64_t count, int k, void* shared, Write&& write) {
+__device__ void select_scores(Scores&& scores, int k, void* shared, Write&& write) {
   using Queue = WarpQueue<uint64_t, kItems>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int warps = static_cast<int>(blockDim.x) / 32;
   Queue queue(static_cast<char*>(shared) + warp * Queue::kSharedBytes, k);
-  visit_scores(scores, count, warp, warps, [&](int64_t position, uint32_t key) {
+  visit_scores(scores, scores.count(), warp, [&](int64_t position, uint32_t key) {
     queue.push(key != 0, ScoreEntry::pack(key, static_cast<uint32_t>(position)));
   });
   queue.flush();

@@ -1,0 +1,116 @@
+"""rerank's ways and row layouts on the emulated GPU: the same bits whoever computes and whoever selects."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from tests import rerank_reference as reference
+from tests.oracle import name_of
+from tests.simt import emulated
+
+METRICS = pytest.mark.parametrize("metric", range(len(reference.METRICS)), ids=reference.METRICS)
+# Queries fill a GPU of one SM, and leave most of the other idle.
+SMALL, LARGE = emulated.Device(sm_count=1), emulated.Device(sm_count=40)
+LISTS, FINISH, SORT, TOP_K = "rerank: lists of", "then lists of", "then a sort", "queries at a time, then"
+# dtype -> dims: whole words for 16 lanes and 32, some that make several pieces, and each narrow layout.
+DIMS = {
+    torch.float32: (8, 64, 100, 129, 768, 1030, 1100),
+    torch.float16: (8, 98, 99, 100, 128, 136, 300, 768, 1100),
+    torch.bfloat16: (50, 100, 520),
+    torch.int8: (16, 99, 100, 256, 300, 1040),
+    torch.uint8: (100, 528),
+}
+
+
+@METRICS
+@pytest.mark.parametrize(
+    ("dtype", "dims"), [(t, d) for t, all_dims in DIMS.items() for d in all_dims], ids=lambda p: str(p)
+)
+def test_every_way_gives_the_same_bits(dtype, dims, metric):
+    vectors = reference.any_numbers(80, dims, dtype, seed=1)
+    rows = reference.normal(2, dims, torch.float32, seed=2)
+    ids = reference.some_ids(2, 300, 80, torch.int32, seed=3)
+    distances, winners, plan = emulated.library().rerank(rows, vectors, ids, 300, metric, LARGE)
+    assert SORT in plan
+    large_rows = 300 * dims * dtype.itemsize > 65536
+    for k, device, way in (
+        (10, SMALL, LISTS),
+        (300, SMALL, TOP_K),
+        (40, LARGE, FINISH if large_rows else LISTS),
+    ):
+        *result, plan = emulated.library().rerank(rows, vectors, ids, k, metric, device, seed=k)
+        assert way in plan
+        assert torch.equal(result[0].view(torch.int32), distances[:, :k].view(torch.int32)), plan
+        assert torch.equal(result[1], winners[:, :k]), plan
+
+
+@pytest.mark.parametrize("query_dtype", [torch.float32, torch.float16], ids=name_of)
+@pytest.mark.parametrize(
+    ("dims", "gap", "first"),
+    [(100, 0, 0), (98, 2, 0), (99, 1, 0), (64, 8, 1), (64, 2, 0), (768, 0, 0), (16, 0, 0)],
+)
+def test_any_number_of_candidates_in_every_layout(dims, gap, first, query_dtype):
+    """Tiles of all sizes, the last of them cut off anywhere."""
+    vectors = reference.whole_numbers(90, dims + gap, torch.float16, seed=4)[:, first : first + dims]
+    for candidates in (1, 2, 7, 8, 9, 16, 17, 33, 100, 333):
+        for queries, device in ((1, LARGE), (3, SMALL), (3, LARGE)):
+            rows = reference.whole_numbers(queries, dims, query_dtype, seed=5)
+            ids = reference.some_ids(queries, candidates, 90, seed=candidates)
+            for k in {min(10, candidates), candidates}:
+                *result, _ = emulated.library().rerank(rows, vectors, ids, k, 0, device, seed=candidates)
+                reference.assert_exact(result, rows, vectors, ids, k, "l2")
+
+
+@pytest.mark.parametrize("queries_begin_in_a_word", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.uint8], ids=name_of)
+def test_a_query_that_lies_anywhere(dtype, queries_begin_in_a_word):
+    first = 0 if queries_begin_in_a_word else 1
+    rows = reference.whole_numbers(2, 257, torch.float32, seed=6)[:, first : first + 256]
+    vectors = reference.whole_numbers(50, 256, dtype, seed=7)
+    ids = reference.some_ids(2, 150, 50, seed=8)
+    for device in (SMALL, LARGE):
+        *result, _ = emulated.library().rerank(rows, vectors, ids, 20, 0, device)
+        reference.assert_exact(result, rows, vectors, ids, 20, "l2")
+
+
+@METRICS
+@pytest.mark.parametrize("dtype", [torch.float16, torch.int8], ids=name_of)
+@pytest.mark.parametrize(("k", "way"), [(10, FINISH), (200, FINISH), (300, SORT)])
+def test_what_search_asks_is_finished_too(k, way, dtype, metric):
+    name, count, queries = reference.METRICS[metric], 70, 4
+    make = reference.any_numbers if name == "cosine" else reference.whole_numbers
+    check = reference.assert_close if name == "cosine" else reference.assert_exact
+    vectors, rows = make(count, 600, dtype, seed=1), make(queries, 600, torch.float32, seed=2)
+    mask = torch.arange(count) % 3 != 0
+    numbers, scaled = vectors, {}
+    if dtype == torch.int8:
+        scaled = {"scales": torch.tensor([0.5, -2.0]).repeat(count // 2)}
+        numbers = vectors * scaled["scales"][:, None]
+    matrix = reference.some_ids(queries, 310, count, torch.int32, seed=3)
+    lengths, offsets = torch.tensor([310, 0, 33, -1]), torch.tensor([-3, 100, 100, 305, 999])
+    for ids, options, plain in (
+        (matrix, {"lengths": lengths, "allow": mask}, {"lengths": lengths, "mask": mask}),
+        (matrix[0], {"allow": reference.bits_of_mask(mask, torch.uint8)}, {"mask": mask}),
+        (matrix.flatten(), {"row_offsets": offsets}, {"row_offsets": offsets}),
+    ):
+        plain_ids = reference.plain_ids(ids, queries, k, **plain)
+        *result, plan = emulated.library().rerank(rows, vectors, ids, k, metric, LARGE, **options, **scaled)
+        assert way in plan
+        check(result, rows, numbers, plain_ids, k, name)
+        _, positions, _ = emulated.library().rerank(
+            rows, vectors, ids, k, metric, LARGE, seed=2, **options, **scaled, positions=True
+        )
+        at = plain_ids.gather(1, positions.clamp(min=0).long())
+        assert torch.equal(torch.where(positions < 0, -1, at), result[1])
+
+
+def test_one_block_finishes_many_keys():
+    """Each warp of the block that finishes has more tiles than it asks for at a time."""
+    vectors = reference.whole_numbers(300, 16, torch.float32, seed=9)
+    rows = reference.whole_numbers(1, 16, torch.float32, seed=10)
+    ids = reference.some_ids(1, 9000, 300, torch.int32, seed=11)
+    for k in (1, 100, 256):
+        *result, plan = emulated.library().rerank(rows, vectors, ids, k, 0, LARGE)
+        assert FINISH in plan and "by 32 warps" in plan
+        reference.assert_exact(result, rows, vectors, ids, k, "l2")
