@@ -47,7 +47,7 @@ inline constexpr int64_t kDeviceSortMostColsPerK = 4;
 inline constexpr int64_t kDeviceSortMostRows = 64;
 // Winners of a row from which they are sorted so. On paper: it takes some 6 us a digit and its bytes, parts
 // 25 us and 8 ns each hundred winners (27 us for 2^15 of them, 108 for 2^20, 560 for 5 million, of float32).
-inline constexpr int64_t kDeviceOrderMinK = int64_t{1} << 18;
+inline constexpr int64_t kDeviceOrderMinK = 1 << 18;
 
 // ---- A partition by two bounds ----
 
