@@ -43,7 +43,7 @@ inline constexpr int kDeviceSortThreads = 256;
 inline constexpr int kDeviceSortItems = 8;
 // A whole row costs its 8 bytes an element some four times over, and as much memory, however small k is.
 inline constexpr int64_t kDeviceSortMostColsPerK = 4;
-// A row is 10 to 22 launches, so the host has some milliseconds to do for as many.
+// A row is 8 to 22 launches, so the host has some milliseconds to do for as many.
 inline constexpr int64_t kDeviceSortMostRows = 64;
 // Winners of a row from which they are sorted so. On paper: it takes some 6 us a digit and its bytes, parts
 // 25 us and 8 ns each hundred winners (27 us for 2^15 of them, 108 for 2^20, 560 for 5 million, of float32).
