@@ -45,9 +45,10 @@ inline constexpr int kDeviceSortItems = 8;
 inline constexpr int64_t kDeviceSortMostColsPerK = 4;
 // A row is 8 to 22 launches, so the host has some milliseconds to do for as many.
 inline constexpr int64_t kDeviceSortMostRows = 64;
-// Winners of a row from which they are sorted so. On paper: it takes some 6 us a digit and its bytes, parts
-// 25 us and 8 ns each hundred winners (27 us for 2^15 of them, 108 for 2^20, 560 for 5 million, of float32).
-inline constexpr int64_t kDeviceOrderMinK = 1 << 18;
+// Winners of a row from which they are sorted so. On paper it takes some 50 us of launches and 40 ns a
+// thousand winners of float32; parts take 25 us and 80 to 110 ns (27 us for 2^15 winners, 108 for 2^20, 560
+// for 5 million).
+inline constexpr int64_t kDeviceOrderMinK = 1 << 19;
 
 // ---- A partition by two bounds ----
 
