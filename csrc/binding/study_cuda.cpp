@@ -17,16 +17,19 @@
 namespace gputopk::binding {
 namespace {
 
-// `make` gives the form's config, where there is anything to do.
+// `make` gives the form's config, where there is anything to do; `order_rows`, how winners in no order are
+// put in order, else as the plan would.
 template <class MakeConfig>
-std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make) {
+std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make,
+                                     std::optional<cuda::sort::OrderRows> order_rows = std::nullopt) {
   gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, kTopk);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, kTopk);
   if (!request.empty()) {
     const cuda::Device device = device_of(request.input.get_device_index());
-    run_plan(cuda::plan_of(request.problem, device, make()), request,
-             buffers_of(request, values.get(), indices.get()));
+    cuda::Plan plan = cuda::plan_of(request.problem, device, make());
+    if (plan.order_rows && order_rows) plan.order_rows = order_rows;
+    run_plan(plan, request, buffers_of(request, values.get(), indices.get()));
   }
   return {values, indices};
 }
@@ -128,10 +131,11 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
   });
 }
 
-// One form of the plan's list, by its name, wherever it can run.
+// One form of the plan's list, by its name, wherever it can run, and one way to order its winners.
 std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, bool largest, bool sorted,
-                                      bool magnitude) {
+                                      bool magnitude, std::string order) {
   Request request = canonicalise(self, {k, -1, largest, sorted, magnitude, std::nullopt, 0});
+  const CurrentDevice current(self.get_device_index());
   const cuda::Device device = device_of(self.get_device_index());
   std::optional<cuda::Config> found;
   cuda::visit_forms(request.problem, device, [&](const auto& config) {
@@ -139,7 +143,17 @@ std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, 
   });
   check(found.has_value(), "gputopk::_form: no form ", name, " serves ", request.problem.rows, " rows of ",
         request.problem.cols, " elements and k ", k);
-  return run_study(request, [&] { return *found; });
+  std::optional<cuda::sort::OrderRows> order_rows;
+  if (order == "blocks") {
+    order_rows = cuda::sort::OrderRows::by_blocks(request.problem, device);
+  } else if (order == "device_sort") {
+    order_rows = cuda::sort::OrderRows::by_device_sort(request.problem, device);
+    check(order_rows.has_value(), "gputopk::_form: no device-wide sort orders ", request.problem.rows,
+          " rows of ", k, " winners of ", request.problem.cols, " elements");
+  } else {
+    check(order.empty(), "gputopk::_form: order must be blocks, device_sort or empty, but is ", order);
+  }
+  return run_study(request, [&] { return *found; }, order_rows);
 }
 
 void read_floor(Tensor self, Tensor scratch) {
@@ -176,11 +190,11 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
       "_grid_select(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int blocks=0, int "
       "threads=0, "
       "bool thread_queues=False, int form=0) -> (Tensor values, Tensor indices)");
-  // Any form of the plan's list, by the name that `_forms` gives it.
+  // Any form of the plan's list, by the name that `_forms` gives it; where it leaves rows in no order,
+  // `order` is "blocks", "device_sort" or the plan's choice.
   m.def(
-      "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
-      "-> "
-      "(Tensor values, Tensor indices)");
+      "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False, "
+      "str order=\"\") -> (Tensor values, Tensor indices)");
   // Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
 }
