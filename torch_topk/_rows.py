@@ -42,6 +42,14 @@ def as_bits(tensor: Tensor) -> Tensor:
     return tensor if integers is None else tensor.view(integers)
 
 
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def integers_of(tensor: Tensor) -> Tensor:
+    """The bits as integers of their width, whatever the dtype, without gradients."""
+    return tensor.view(_INTEGERS[tensor.element_size()])
+
+
 def worst_value(dtype: torch.dtype, largest: bool, magnitude: bool) -> float | int | bool:
     """What stands where a row has no more elements: the least number of the order, NaN apart."""
     if magnitude and largest:

@@ -28,6 +28,7 @@ from torch import Tensor
 
 from ._autograd import gather as gather_bits
 from ._messages import all_gather_single
+from ._rows import integers_of
 from .ops import _DTYPES
 from .ops import topk as topk_of_rows
 
@@ -308,15 +309,8 @@ def _keep(lists: _Lists, counts: Tensor) -> ShardedTopK:
     values, indices = lists.values[:, :width].clone(), lists.indices[:, :width].clone()
     behind = torch.arange(width, device=counts.device) >= counts[:, None]
     indices.masked_fill_(behind, -1)
-    _bits(values).masked_fill_(behind, 0)
+    integers_of(values).masked_fill_(behind, 0)
     return ShardedTopK(values, indices, counts.clone())
-
-
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _bits(values: Tensor) -> Tensor:
-    return values.view(_INTEGERS[values.element_size()])
 
 
 def _gather_lists(
@@ -325,7 +319,7 @@ def _gather_lists(
     """The first `width` of each rank's lists, in one message; shorter ones are filled up."""
     rows, length = lists.values.shape
     packed = []
-    for tensor in (lists.indices, _bits(lists.values)):
+    for tensor in (lists.indices, integers_of(lists.values)):
         part = tensor.new_zeros((rows, width))
         part[:, : min(width, length)] = tensor[:, :width]
         packed.append(part.flatten().view(torch.uint8))
@@ -359,7 +353,7 @@ def _merge(
     rows, width = gathered[0].values.shape
     there = torch.arange(width, device=counts.device) < counts[order, :, None]
     there = there.transpose(0, 1).reshape(rows, -1)
-    values = torch.cat([_bits(gathered[rank].values) for rank in order], 1)
+    values = torch.cat([integers_of(gathered[rank].values) for rank in order], 1)
     indices = torch.cat([gathered[rank].indices for rank in order], 1)
     total = int(there[0].sum()) if rows > 0 else 0  # the same in every row
     values = values[there].view(rows, total).view(gathered[0].values.dtype)
@@ -435,7 +429,7 @@ def _keys(values: Tensor, largest: bool, magnitude: bool) -> Tensor:
     width = values.element_size()
     middle = 0 if width == 8 else 1 << (8 * width - 1)
     if values.is_floating_point():
-        bits = _bits(values).long()
+        bits = integers_of(values).long()
         size = bits & ((1 << (8 * width - 1)) - 1)
         infinity = _MOST_MAGNITUDE[values.dtype]
         keys = size if magnitude else torch.where(bits < 0, -size, size)
