@@ -26,7 +26,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._autograd import gather as gather_bits
 from ._messages import all_gather_single
 from ._rows import integers_of
 from .ops import _DTYPES
@@ -361,7 +360,7 @@ def _merge(
     if total == k and not sorted:
         return _Lists(values, indices)
     best, places = topk_of_rows(values, k, -1, largest, sorted, magnitude=magnitude)
-    return _Lists(best, gather_bits(indices, 1, places))
+    return _Lists(best, indices.gather(1, places))
 
 
 # ---- The search for the k-th best ----

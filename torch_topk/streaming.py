@@ -22,7 +22,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._autograd import gather
 from ._rows import integers_of
 from .ops import topk
 
@@ -180,7 +179,7 @@ class StreamingTopK:
         found = topk(chunk, min(self.k, chunk.shape[-1]), **self._order)
         values = torch.cat([integers_of(self._values), integers_of(found.values)], -1).view(chunk.dtype)
         indices = torch.cat([self._indices, found.indices + offset], -1)
-        self._keep(values, lambda places: gather(indices, -1, places))
+        self._keep(values, lambda places: indices.gather(-1, places))
 
     def _keep(self, values: Tensor, indices_at: Callable[[Tensor], Tensor]) -> None:
         """The best of these. Of equal ones the earlier are kept, so those of the chunks before come first."""
@@ -254,7 +253,7 @@ class _Copies:
             if held == 0:
                 return places + offset
             return torch.where(
-                places < held, gather(indices, -1, places.clamp(max=held - 1)), places + (offset - held)
+                places < held, indices.gather(-1, places.clamp(max=held - 1)), places + (offset - held)
             )
 
         stream._keep(buffer[..., self.k - held : self.k + n], indices_at)
