@@ -26,7 +26,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._messages import all_gather_single
+from ._messages import exchange, pack, unpack
 from ._rows import integers_of
 from .ops import _DTYPES
 from .ops import topk as topk_of_rows
@@ -218,15 +218,6 @@ def _device_of(group: dist.ProcessGroup | None) -> torch.device:
     return torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
 
 
-def exchange(mine: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """[ranks, n] of everyone's n elements."""
-    ranks = dist.get_world_size(group)
-    gathered = mine.new_empty(ranks * mine.numel())
-    if mine.numel() > 0:
-        all_gather_single(gathered, mine.contiguous(), group=group)
-    return gathered.view(ranks, mine.numel())
-
-
 def _to_root(mine: Tensor, group: dist.ProcessGroup | None) -> Tensor | None:
     """The same, on rank 0 of the group alone."""
     root = dist.get_global_rank(group, 0) if group is not None else 0
@@ -317,23 +308,20 @@ def _gather_lists(
 ) -> list[_Lists] | None:
     """The first `width` of each rank's lists, in one message; shorter ones are filled up."""
     rows, length = lists.values.shape
-    packed = []
-    for tensor in (lists.indices, integers_of(lists.values)):
-        part = tensor.new_zeros((rows, width))
-        part[:, : min(width, length)] = tensor[:, :width]
-        packed.append(part.flatten().view(torch.uint8))
-    rest = packed[0].new_zeros(-packed[1].numel() % 8)  # so that every rank's part is aligned
-    mine = torch.cat([*packed, rest])
-    if mine.numel() == 0:  # there is nothing to view
+    if rows * width == 0:  # there is nothing to send
         empty = _Lists(lists.values[:, :0], lists.indices[:, :0])
         return None if to_root and dist.get_rank(group) != 0 else [empty] * dist.get_world_size(group)
+    filled = []
+    for tensor in (integers_of(lists.values), lists.indices):
+        part = tensor.new_zeros((rows, width))
+        part[:, : min(width, length)] = tensor[:, :width]
+        filled.append(part)
+    mine = pack(filled)
     gathered = _to_root(mine, group) if to_root else exchange(mine, group)
     if gathered is None:
         return None
-    split, end = packed[0].numel(), packed[0].numel() + packed[1].numel()
-    indices = gathered[:, :split].view(torch.int64).unflatten(1, (rows, width))
-    values = gathered[:, split:end].view(lists.values.dtype).unflatten(1, (rows, width))
-    return [_Lists(*both) for both in zip(values, indices, strict=True)]
+    values, indices = unpack(gathered, filled)
+    return [_Lists(*both) for both in zip(values.view(lists.values.dtype), indices, strict=True)]
 
 
 def _merge(
