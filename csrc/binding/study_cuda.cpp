@@ -25,8 +25,8 @@ std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make) {
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, kTopk);
   if (!request.empty()) {
     const cuda::Device device = device_of(request.input.get_device_index());
-    run_plan(cuda::plan_of(request.problem, device, make()), request,
-             buffers_of(request, values.get(), indices.get()));
+    run_plan(cuda::plan_of(request.problem, device, make()), buffers_of(request, values.get(), indices.get()),
+             request.input, kTopk);
   }
   return {values, indices};
 }
