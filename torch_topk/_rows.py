@@ -103,16 +103,21 @@ def numbers_of_rows(function: str, name: str, numbers: Tensor, rows: Tensor) -> 
     """One integer a row, as int64 with a last dimension of 1; ``rows`` has the selected dimension last."""
     if numbers.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{function}(): {name} must be int32 or int64, not {numbers.dtype}")
+    return one_a_row(function, name, numbers.long(), rows)
+
+
+def one_a_row(function: str, name: str, numbers: Tensor, rows: Tensor, whose: str = "input's") -> Tensor:
+    """The same of numbers of any dtype."""
     if numbers.device != rows.device:
         raise RuntimeError(
-            f"{function}(): {name} must be on the input's device, {rows.device}, but is on {numbers.device}"
+            f"{function}(): {name} must be on the {whose} device, {rows.device}, but is on {numbers.device}"
         )
     if numbers.dim() > 0 and numbers.shape != rows.shape[:-1]:
         raise RuntimeError(
             f"{function}(): {name} has shape {list(numbers.shape)}, "
             f"but there are {list(rows.shape[:-1])} rows"
         )
-    return numbers.long().expand(rows.shape[:-1]).unsqueeze(-1)
+    return numbers.expand(rows.shape[:-1]).unsqueeze(-1)
 
 
 def check_count(function: str, k: Any) -> None:
