@@ -84,6 +84,14 @@ def select(mask: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
     return torch.where(mask, tensor.view(integers), otherwise.view(integers)).view(tensor.dtype)
 
 
+def repeated(keys: Tensor) -> Tensor:
+    """True where the same key stands before in the last dimension."""
+    ascending, places = keys.sort(dim=-1, stable=True)
+    again = torch.zeros_like(keys, dtype=torch.bool)
+    again[..., 1:] = ascending[..., 1:] == ascending[..., :-1]
+    return torch.empty_like(again).scatter(-1, places, again)
+
+
 def check_dim(function: str, input: Any, dim: Any) -> int:
     """``dim`` from the last, as a negative number."""
     if not isinstance(input, Tensor):

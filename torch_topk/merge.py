@@ -80,7 +80,7 @@ def merge_topk(
     ranked = ids.gather(-1, ranking)
     missing = ranked < 0
     if unique:
-        missing = missing | _repeated(ranked)
+        missing = missing | _rows.repeated(ranked)
     # Padding behind all others, which stay in order.
     ranking = ranking.gather(-1, missing.to(torch.uint8).argsort(dim=-1, stable=True))[..., :k]
     present = torch.arange(ranking.size(-1), device=ids.device) < (~missing).sum(-1, keepdim=True)
@@ -183,11 +183,3 @@ def _cat(parts: Sequence[Tensor]) -> Tensor:
     """Along the last dimension, of every dtype."""
     joined = torch.cat([_rows.as_bits(part) for part in parts], -1)
     return joined if joined.dtype == parts[0].dtype else joined.view(parts[0].dtype)
-
-
-def _repeated(ids: Tensor) -> Tensor:
-    """True where an id occurs before."""
-    ascending, places = ids.sort(dim=-1, stable=True)
-    again = torch.zeros_like(ids, dtype=torch.bool)
-    again[..., 1:] = ascending[..., 1:] == ascending[..., :-1]
-    return torch.zeros_like(again).scatter(-1, places, again)

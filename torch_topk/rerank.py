@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
+from . import _rows
 from ._errors import call
 
 __all__ = ["Metric", "Reranked", "RerankedPositions", "rerank"]
@@ -218,10 +219,7 @@ def without_repeats(ids: Tensor, count: int, row_offsets: Tensor | None = None) 
         places = torch.arange(ids.size(0), device=ids.device)
         rows = torch.searchsorted(row_offsets.long(), places, right=True)
         keys = rows * (count + 1) + ids.clamp(-1, count)
-    ordered, places = keys.sort(dim=-1, stable=True)
-    repeated = torch.zeros_like(ordered, dtype=torch.bool)
-    repeated[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
-    return torch.where(torch.empty_like(repeated).scatter(-1, places, repeated), -1, ids)
+    return torch.where(_rows.repeated(keys), -1, ids)
 
 
 def _index(k: Any) -> int:
