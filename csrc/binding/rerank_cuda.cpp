@@ -14,6 +14,7 @@ cuda::RerankPlan make_plan(const RerankProblem& problem, const Tensor& like) {
 }
 
 void run(RerankProblem problem, RerankBuffers buffers, const Tensor& queries) {
+  const CurrentDevice current(queries.get_device_index());
   std::optional<Tensor> widened;
   if (!cuda::rerank::reads_queries(problem)) {
     widened = new_empty({problem.queries, problem.dims}, ScalarType::Float, queries, kRerank);

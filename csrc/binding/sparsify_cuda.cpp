@@ -10,6 +10,7 @@ namespace gputopk::binding {
 namespace {
 
 void run_on_cuda(const SparsifyProblem& problem, SparsifyBuffers buffers, const Tensor& like) {
+  const CurrentDevice current(like.get_device_index());
   const bool aligned = cuda::sparsify::is_aligned(problem, buffers);
   const cuda::Device device = device_of(like.get_device_index());
   run_plan(cuda::make_sparsify_plan(problem, device, aligned), buffers, like, kSparsify);

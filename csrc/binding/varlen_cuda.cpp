@@ -14,6 +14,7 @@ void run(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like
   constexpr int64_t kMostCols = 0xFFFFFFFF;
   check(problem.problem.cols <= kMostCols, kVarlen, "rows have ", problem.problem.cols,
         " columns, at most 2^32 - 1 on CUDA");
+  const CurrentDevice current(like.get_device_index());
   run_plan(cuda::make_varlen_plan(problem, device_of(like.get_device_index())), buffers, like, kVarlen);
 }
 
