@@ -1,8 +1,9 @@
-"""What the functions on top of topk share: the contract's order on whole tensors, and numbers a row."""
+"""What the functions beside topk share: the contract's order on whole tensors, numbers a row, arguments."""
 
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import torch
@@ -126,6 +127,15 @@ def one_a_row(function: str, name: str, numbers: Tensor, rows: Tensor, whose: st
             f"but there are {list(rows.shape[:-1])} rows"
         )
     return numbers.expand(rows.shape[:-1]).unsqueeze(-1)
+
+
+def integer(function: str, name: str, number: Any) -> int:
+    """NumPy's integers are integers; tensors would have to be read."""
+    if isinstance(number, (int, torch.SymInt)) and not isinstance(number, bool):
+        return number
+    if isinstance(number, (bool, Tensor)) or not hasattr(number, "__index__"):
+        raise TypeError(f"{function}(): argument '{name}' must be int, not {type(number).__name__}")
+    return operator.index(number)
 
 
 def check_count(function: str, k: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -130,8 +129,7 @@ def rerank(
     for position, (name, tensor) in enumerate(tensors.items()):
         if not isinstance(tensor, Tensor) and (position < 3 or tensor is not None):
             raise TypeError(f"rerank(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
-    if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt)):
-        k = _index(k)
+    k = _rows.integer("rerank", "k", k)
     number = metric_number(metric)
     options = {"lengths": lengths, "row_offsets": row_offsets, "allow": allow, "scales": scales}
     if payload is not None:
@@ -220,13 +218,6 @@ def without_repeats(ids: Tensor, count: int, row_offsets: Tensor | None = None) 
         rows = torch.searchsorted(row_offsets.long(), places, right=True)
         keys = rows * (count + 1) + ids.clamp(-1, count)
     return torch.where(_rows.repeated(keys), -1, ids)
-
-
-def _index(k: Any) -> int:
-    """NumPy's integers are integers; tensors would have to be read."""
-    if isinstance(k, (bool, Tensor)) or not hasattr(k, "__index__"):
-        raise TypeError(f"rerank(): argument 'k' must be int, not {type(k).__name__}")
-    return operator.index(k)
 
 
 def metric_number(metric: Metric | str | int, function: str = "rerank") -> int:
