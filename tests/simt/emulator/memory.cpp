@@ -228,10 +228,6 @@ void announce_host_access(const void* pointer, size_t bytes, bool writes_it) {
   check_region(*region, address, bytes, writes_it ? Kind::kWrite : Kind::kRead);
 }
 
-void access_range(const void* pointer, size_t bytes, bool writes_it) {
-  access(pointer, bytes, writes_it ? Kind::kWrite : Kind::kRead, /*whole=*/false);
-}
-
 uint64_t atomic(Atomic operation, void* address, int bytes, uint64_t value, uint64_t compared) {
   return at_once(address, static_cast<size_t>(bytes), true, true, [&](uint64_t before) -> uint64_t {
     if (bytes == 8) return combine<uint64_t>(operation, before, value, compared);
