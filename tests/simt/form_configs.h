@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cuda/delegate/numbers.h"
 #include "cuda/plan/plan.h"
 #include "simt.h"
 
@@ -142,6 +143,24 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
   if (buffer >= 0) config.buffer = std::min(problem.cols, 2 * problem.k + buffer);
   if (passes >= 0) config.likely_passes = static_cast<int>(passes);
   if (rank > 0 && rank <= config.delegates) config.rank = static_cast<int>(rank);
+  return config;
+}
+
+template <>
+cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  namespace tuning = cuda::tuning;
+  auto config = cuda::delegate::OneCluster::plan(problem, device);
+  const int per_vector = 16 / gputopk::dtype_bytes(problem.dtype);
+  config.blocks = static_cast<int>(take("cluster", config.blocks));
+  config.threads = static_cast<int>(take("threads", config.threads));
+  config.rank = static_cast<int>(take("rank", config.rank));
+  config.room = static_cast<int>(take("room", config.room));
+  require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
+  require(config.threads >= tuning::kClusterMinThreads && config.threads <= config.sample,
+          "so many threads for its sample");
+  require(config.rank <= config.threads, "a bound of that rank");
+  require(config.room >= problem.k && config.room <= config.threads * tuning::kClusterItems, "such room");
+  require(config.sample <= problem.cols / per_vector - 1, "so short a row for its sample");
   return config;
 }
 

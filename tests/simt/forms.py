@@ -63,6 +63,14 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _delegate_cluster(rng: random.Random) -> dict[str, int]:
+    return {
+        "cluster": rng.choice((1, 2, 4, 8, 16)),
+        "rank": rng.choice((1, 3, 9, 200)),
+        "room": rng.choice((64, 1000, 1024, 2048)),
+    }
+
+
 def _whole_rows(rng: random.Random) -> dict[str, int]:
     capacity = rng.choice((1024, 2048))
     parts = rng.choice((1, 2, 4, 16))
@@ -78,6 +86,7 @@ _DRAW = {
     "grid_select.shared_list": _shared_list,
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
+    "delegate.one_cluster": _delegate_cluster,
     "sort.whole_rows": _whole_rows,
 }
 

@@ -84,6 +84,11 @@ FORMS = {
         ("2x6000", 90, "forced=1 beta=2"),
         ("1x9000", 300, "forced=1 buffer=64 alpha=6"),
     ],
+    "delegate.one_cluster": [
+        ("2x5000", 50, "forced=1 cluster=1"),
+        ("2x9000", 100, "forced=1 cluster=4"),
+        ("2x9000", 900, "forced=1 cluster=2 rank=3 room=1000"),
+    ],
     "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),
         ("1x140000", 500, "forced=1 buffer=64"),

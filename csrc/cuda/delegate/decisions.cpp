@@ -42,10 +42,15 @@ AlphaRange alphas(const Problem& problem, int beta) {
   return range;
 }
 
+bool FromMaxima::serves(const Problem& problem, const Device&) {
+  const AlphaRange range = alphas(problem, /*beta=*/1);
+  return range.least <= range.most;
+}
+
 const char* unsupported_reason(const Problem& problem) {
   if (problem.k == 0) return nullptr;
-  const AlphaRange range = alphas(problem, /*beta=*/1);
-  if (range.least <= range.most) return nullptr;
+  const Device any{};  // whether a form serves is a matter of sizes
+  if (FromMaxima::serves(problem, any) || OneCluster::serves(problem, any)) return nullptr;
   return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
          "subranges";
 }
@@ -130,6 +135,57 @@ bool FromSample::serves(const Problem& problem, const Device& device) {
   return config.rank <= config.delegates * tuning::kSampleMostRank;
 }
 
+OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
+  const int element_bytes = dtype_bytes(problem.dtype), per_vector = 16 / element_bytes;
+  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  OneCluster config{};
+
+  // Of the k best, `winners` are in the sample, give or take a few times the square root of that.
+  int elements = std::max(tuning::kClusterMinSample, tuning::kClusterMinThreads * per_vector);
+  double rank = 0, candidates = 0;
+  for (;; elements *= 2) {
+    const double winners = elements * k / cols;
+    rank = std::ceil(winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank);
+    candidates = rank * cols / elements;
+    const bool enough =
+        candidates <= std::max<double>(tuning::kClusterFewCandidates, tuning::kClusterFewTimesK * k);
+    const bool most = 2 * elements > tuning::kClusterMaxSample ||
+                      int64_t{2} * elements * tuning::kClusterSampleShare > problem.cols;
+    if (enough || most) break;
+  }
+  config.sample = elements / per_vector;
+  config.rank = static_cast<int>(rank);
+  // How many reach the element of that rank, of which the greatest number is one of a gamma variable.
+  const double greatest =
+      candidates * (1 + 1.0 / tuning::kClusterRankSlack + tuning::kSampleDeviations / std::sqrt(rank));
+  config.room = static_cast<int>(divide_up(static_cast<int64_t>(std::min(greatest, cols)), 64) * 64);
+
+  config.threads = tuning::kClusterMinThreads;
+  while (config.threads < tuning::kClusterMaxThreads &&
+         (config.threads * tuning::kClusterItems < config.room || config.threads < config.rank)) {
+    config.threads *= 2;
+  }
+  const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
+  const double places = tuning::kClusterReach * device.sm_count * per_sm;
+  const int most_blocks = std::min(device.cluster_blocks, tuning::kClusterMostBlocks);
+  config.blocks = 1;
+  while (2 * config.blocks <= most_blocks &&
+         static_cast<double>(2 * config.blocks * problem.rows) <= places &&
+         2 * config.blocks * tile_elements(problem, config.threads) <= problem.cols) {
+    config.blocks *= 2;
+  }
+  return config;
+}
+
+bool OneCluster::serves(const Problem& problem, const Device& device) {
+  if (problem.cols < tuning::kClusterMinCols || problem.cols > tuning::kClusterMaxCols) return false;
+  const OneCluster config = plan(problem, device);
+  const int64_t sample_bytes = int64_t{16} * config.sample;
+  return sample_bytes * tuning::kClusterSampleShare <= problem.cols * dtype_bytes(problem.dtype) &&
+         config.threads <= config.sample && config.rank <= config.threads &&
+         config.room <= config.threads * tuning::kClusterItems;
+}
+
 void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes,
                 "delegate: subranges of 2^%d, beta %d, %d blocks a row, room for %lld candidates", alpha,
@@ -143,6 +199,14 @@ void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
                 rank, delegates, blocks_per_row, static_cast<long long>(buffer));
 }
 
+void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes) const {
+  std::snprintf(
+      text, text_bytes,
+      "delegate: a cluster of %d blocks a row, %d threads, bound is number %d of a sample of %d, room for %d "
+      "candidates",
+      blocks, threads, rank, sample * (16 / dtype_bytes(problem.dtype)), room);
+}
+
 Work FromMaxima::work(const Problem& problem, const Device& device) const {
   // Every subrange that may hold a winner is read again.
   const double again = static_cast<double>(problem.k << alpha) / static_cast<double>(problem.cols);
@@ -153,6 +217,11 @@ Work FromMaxima::work(const Problem& problem, const Device& device) const {
 Work FromSample::work(const Problem& problem, const Device& device) const {
   return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
                  tuning::kPassBlocksPerSm,
+                 /*reads=*/1);
+}
+
+Work OneCluster::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
                  /*reads=*/1);
 }
 

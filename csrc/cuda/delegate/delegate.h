@@ -43,7 +43,7 @@ struct FromMaxima {
   int likely_passes;      // of the second selection: 0 where few candidates are expected
   bool launches_ahead;    // a kernel's blocks may start while the one before ends
 
-  static bool serves(const Problem& problem, const Device&) { return unsupported_reason(problem) == nullptr; }
+  static bool serves(const Problem& problem, const Device&);
   static FromMaxima plan(const Problem& problem, const Device& device) { return plan(problem, device, {}); }
   static FromMaxima plan(const Problem& problem, const Device& device, const Study& study);
   Work work(const Problem& problem, const Device& device) const;
@@ -74,6 +74,27 @@ struct FromSample {
   bool in_order(const Problem& problem) const { return problem.k == 1; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// The same for rows of some thousands to some millions of elements: sample, bound and candidates on chip, in
+// one launch, and the winners in order.
+struct OneCluster {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.one_cluster";
+
+  int blocks;   // of a row's cluster: a power of two
+  int threads;  // of a block; at most as many as `sample`
+  int sample;   // vectors of the row
+  int rank;     // of the bound in the sample; at most as great as `threads`
+  int room;     // candidates of a row
+
+  static bool serves(const Problem& problem, const Device& device);
+  static OneCluster plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 

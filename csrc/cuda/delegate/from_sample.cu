@@ -32,6 +32,7 @@
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
+#include "cuda/device/sample.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/device/stored_candidates.cuh"
 #include "cuda/workspace.h"
@@ -50,15 +51,9 @@ struct Sample {
   int group;
   int rank;
   int delegates;                                           // a row
-  uint64_t stratum;                                        // lines of which one is read, times 2^16
+  Strata lines;                                            // one of each is read
   ExtendedKey<typename KeyWord<Bits>::type, Index>* list;  // rows x delegates
 };
-
-__device__ inline uint32_t scrambled(uint32_t x) {
-  x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
-  x = (x ^ (x >> 13)) * 0xC2B2AE35u;
-  return x ^ (x >> 16);
-}
 
 // Step 1.
 template <class Order, class Index>
@@ -79,8 +74,7 @@ __global__ void __launch_bounds__(kPassThreads)
   const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
   const Index last_index = static_cast<Index>(params.cols - 1);
 
-  // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates. A
-  // stratum has sample.stratum / 2^16 lines; multiplied out, as divisions would take longer than the loads.
+  // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates.
   const uint32_t octets = static_cast<uint32_t>(sample.blocks_per_row) * (kPassThreads / kLineVectors);
   const uint32_t octet =
       static_cast<uint32_t>(part) * (kPassThreads / kLineVectors) + threadIdx.x / kLineVectors;
@@ -89,10 +83,7 @@ __global__ void __launch_bounds__(kPassThreads)
 #pragma unroll
   for (int v = 0; v < kLines; ++v) {
     const uint32_t stratum = (v * kOctets + octet % kOctets) * (octets / kOctets) + octet / kOctets;
-    const int64_t first = static_cast<int64_t>(stratum * sample.stratum >> 16);
-    const int64_t next = static_cast<int64_t>((stratum + 1) * sample.stratum >> 16);
-    const int64_t line = first + __umulhi(scrambled(stratum), static_cast<uint32_t>(next - first));
-    at[v] = line * kLineVectors + threadIdx.x % kLineVectors;
+    at[v] = sample.lines.entry_of(stratum) * kLineVectors + threadIdx.x % kLineVectors;
     loaded[v] = load_vector<Reading::kAgain>(reinterpret_cast<const Bits*>(vectors + at[v]));
   }
   Extended best{0, 0};
@@ -227,10 +218,8 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   sample.group = config.sample_blocks_per_row * kPassThreads / config.delegates;
   sample.rank = config.rank;
   // Of the lines that a row has, wherever it begins.
-  const uint64_t lines = static_cast<uint64_t>(problem.cols / kPerVector<Bits> - 1) / kLineVectors;
-  const uint64_t strata =
-      static_cast<uint64_t>(config.sample_blocks_per_row) * (kPassThreads / kLineVectors) * kLines;
-  sample.stratum = (lines << 16) / strata;
+  sample.lines = Strata::of((problem.cols / kPerVector<Bits> - 1) / kLineVectors,
+                            int64_t{config.sample_blocks_per_row} * (kPassThreads / kLineVectors) * kLines);
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
   if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample_blocks_per_row)) {

@@ -60,4 +60,35 @@ inline constexpr double kSampleMostNeighbours = 32;
 // A sample is of use where the bound's rank is this share of its delegates at most.
 inline constexpr double kSampleMostRank = 0.8;
 
+// ---- From a sample, one cluster a row ----
+
+// Rows so long: below, registers hold them. And not so long that 16 SMs, a cluster's, take longer to read one
+// than the whole GPU and two launches more.
+inline constexpr int64_t kClusterMinCols = 1 << 12;
+inline constexpr int64_t kClusterMaxCols = 1 << 24;
+// Blocks of a row: a power of two, as many as run at once with those of all rows, of which so large a share
+// of the GPU's places holds clusters, as a cluster's blocks share a part of the GPU. Each has a tile at
+// least.
+inline constexpr int kClusterMostBlocks = 16;
+inline constexpr double kClusterReach = 0.91;
+// Threads: 64 registers each leave room for 1024 an SM, and for 8 entries each that a block puts in order.
+// Small blocks, of which some read while others look for a bound or put winners in order.
+inline constexpr int kClusterItems = 8;
+inline constexpr int kClusterMinThreads = 256;
+inline constexpr int kClusterMaxThreads = 1024;
+inline constexpr int kClusterThreadsPerSm = 1024;
+// The sample has so many elements: twice as many while more than so many candidates, or so many times k, are
+// expected, and while it is such a share of the row at most.
+inline constexpr int kClusterMinSample = 1024;
+inline constexpr int kClusterMaxSample = 8192;
+inline constexpr int kClusterFewCandidates = 256;
+inline constexpr double kClusterFewTimesK = 1.5;
+inline constexpr int kClusterSampleShare = 4;
+// The bound's rank in the sample, as of kSampleDeviations. A rank greater by such a share of it will do.
+inline constexpr int kClusterRankSlack = 16;
+// Digits of the row, where a sample misled: two histograms of 8 KB together.
+inline constexpr int kClusterDigitBits = 10;
+// Tiles that each block fetches into L2 while the bound is found.
+inline constexpr int kClusterPrefetchTiles = 8;
+
 }  // namespace gputopk::cuda::tuning

@@ -63,4 +63,18 @@ inline constexpr int kStoredCountBits = 10;
 // The most candidates that a row's last block selects from at once: 64 KB of them, 8192 of 4-byte dtypes.
 inline constexpr int kStoredListBytes = 64 * 1024;
 
+// ---- A block puts entries in order (block_sort.cuh) ----
+
+// A block of 1024 threads has 64 registers for each, and keeps entries in them: 16 a thread, or 8 where a
+// value or an index has 64 bits.
+inline constexpr int kSortMaxThreads = 1024;
+inline constexpr int kSortMinThreads = 64;
+inline constexpr int kSortItems = 16;
+inline constexpr int kSortWideItems = 8;
+// Entries are ranked within bins of their row's range while they meet so many there on average. Sorting by
+// digits is seven passes or so and took 7 times as long as ranking where bins hold a few (4096 x 4096, normal
+// against all_equal); a row of normal floats, most of whose range is near zero, meets some 40.
+inline constexpr int kSortCrowdedBin = 128;
+inline constexpr int kSortDigitBits = 8;
+
 }  // namespace gputopk::cuda::tuning

@@ -138,6 +138,11 @@ __device__ Bits element_of(const Vector<Bits> (&vectors)[kVectors], int at) {
 }
 
 template <class Bits>
+__device__ Bits element_of(const Single<Bits> (&singles)[1], int) {
+  return singles[0].element;
+}
+
+template <class Bits>
 inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
 
 // Asks for the first `count` tiles that visit_row will read to be fetched into L2: worth it where a block has
@@ -167,36 +172,50 @@ struct NoStep {
   __device__ void operator()(int64_t) const {}
 };
 
-// Visits the ragged ends of the row, fewer than a vector each, `end` being that of the vectors: head in the
+// The index of element number `at` of a lane's vectors, the first of which begins at `begin`.
+template <class Bits>
+__device__ int64_t index_of(int64_t begin, int distance, int at) {
+  return begin + at / kPerVector<Bits> * distance + at % kPerVector<Bits>;
+}
+
+// Scans the ragged ends of the row, fewer than a vector each, `end` being that of the vectors: head in the
 // lower half of a warp's lanes, tail in the upper. By one warp.
-template <class Bits, class Probe, class Visit>
-__device__ void visit_ends(const Bits* row, const RowShape<Bits>& shape, int64_t end, Probe&& probe,
-                           Visit&& visit) {
+template <class Bits, class Probe, class Take>
+__device__ void scan_ends(const Bits* row, const RowShape<Bits>& shape, int64_t end, Probe&& probe,
+                          Take&& take) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool in_head = lane < 16;
   const int64_t at = in_head ? lane : end + (lane - 16);
   const bool valid = in_head ? lane < shape.head : lane - 16 < shape.tail;
-  const Single<Bits> single{valid ? row[at] : Bits{}};
-  const bool chosen = probe(single, at, valid) != 0;
-  visit(single.element, at, chosen);
+  const Single<Bits> single[1] = {{valid ? row[at] : Bits{}}};
+  take(single, at, 0, probe(single[0], at, valid) != 0 ? 1u : 0u);
 }
 
-// Visits the elements of row[0, cols) that belong to this team, one of `parts` that share the row, the row's
+// The same by visit(bits, index, chosen), called once by all lanes.
+template <class Bits, class Probe, class Visit>
+__device__ void visit_ends(const Bits* row, const RowShape<Bits>& shape, int64_t end, Probe&& probe,
+                           Visit&& visit) {
+  scan_ends(row, shape, end, probe, [&](const auto& single, int64_t at, int, uint32_t chosen) {
+    visit(single[0].element, at, chosen != 0);
+  });
+}
+
+// Scans the elements of row[0, cols) that belong to this team, one of `parts` that share the row, the row's
 // ends only with kEnds. Tiles of kUnroll vectors a thread go to the parts in turn, so that a
 // crowded region is shared by all.
 //
 //   wanted(first, last) says whether a tile of the elements [first, last) need be read.
 //   probe(elements, index, valid) sees every element once, in a Vector or a Single, with the index of the
-//     first, and says by a bit each which to visit. Unrolled: what is done for all elements belongs here.
+//     first, and says by a bit each which to take. Unrolled: what is done for all elements belongs here.
 //     `valid` is false where a lane has none.
-//   visit(bits, index, chosen) sees the chosen elements, a lane one at a time. All lanes of a warp call it
-//     together, so it may vote. What is long and rare belongs here: its code is there once or twice.
+//   take(loaded, begin, distance, chosen) takes those of a tile: element_of(loaded, i) for each bit i of
+//     `chosen`, whose index index_of<Bits>(begin, distance, i) says. All lanes of a warp call it together.
 //   each_tile(first) is called by whole warps before each tile is looked at, with the index of a lane's first
 //     element, and before the ends, with 0.
-template <Reading kReading, class Team, bool kEnds, class Bits, class Wanted, class Probe, class Visit,
+template <Reading kReading, class Team, bool kEnds, class Bits, class Wanted, class Probe, class Take,
           class EachTile>
-__device__ void visit_tiles(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted,
-                            Probe&& probe, Visit&& visit, EachTile&& each_tile) {
+__device__ void scan_tiles(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted, Probe&& probe,
+                           Take&& take, EachTile&& each_tile) {
   constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   static_assert(kVectors * kElements <= 32, "a bit of `chosen` for each element");
@@ -263,19 +282,33 @@ __device__ void visit_tiles(const Bits* row, int64_t cols, int part, int parts, 
         chosen |= probe(loaded[v], begin + v * distance, begin + v * distance < end) << (v * kElements);
       }
     }
-    while (__any_sync(~0u, chosen != 0)) {
-      const int at = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
-      visit(element_of(loaded, at), begin + at / kElements * distance + at % kElements, chosen != 0);
-      chosen &= chosen - 1;
-    }
+    take(loaded, begin, distance, chosen);
   }
 
   if constexpr (kEnds) {
     if (part == 0 && Team::thread() < 32 && shape.head + shape.tail > 0) {
       each_tile(0);
-      visit_ends(row, shape, end, probe, visit);
+      scan_ends(row, shape, end, probe, take);
     }
   }
+}
+
+// The same, for what is long and rare: visit(bits, index, chosen) sees the chosen elements, a lane one at a
+// time. All lanes of a warp call it together, so it may vote, and its code is there once or twice.
+template <Reading kReading, class Team, bool kEnds, class Bits, class Wanted, class Probe, class Visit,
+          class EachTile>
+__device__ void visit_tiles(const Bits* row, int64_t cols, int part, int parts, Wanted&& wanted,
+                            Probe&& probe, Visit&& visit, EachTile&& each_tile) {
+  scan_tiles<kReading, Team, kEnds>(
+      row, cols, part, parts, wanted, probe,
+      [&](const auto& loaded, int64_t begin, int distance, uint32_t chosen) {
+        while (__any_sync(~0u, chosen != 0)) {
+          const int at = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
+          visit(element_of(loaded, at), index_of<Bits>(begin, distance, at), chosen != 0);
+          chosen &= chosen - 1;
+        }
+      },
+      each_tile);
 }
 
 // The same by a block, for which nothing happens between tiles.

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/key_order.h"
+#include "cuda/device/block_sort.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
-#include "cuda/sort/block_sort.cuh"
 #include "cuda/sort/rows.h"
 
 namespace gputopk::cuda::sort {

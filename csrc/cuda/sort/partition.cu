@@ -14,13 +14,14 @@
 #include <algorithm>
 
 #include "core/key_order.h"
+#include "cuda/device/block_sort.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/list_selection.cuh"
+#include "cuda/device/sample.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/device/winner_writer.cuh"
-#include "cuda/sort/block_sort.cuh"
+#include "cuda/sort/numbers.h"
 #include "cuda/sort/partition.h"
-#include "cuda/sort/sample.cuh"
 
 namespace gputopk::cuda::sort {
 namespace {
@@ -101,10 +102,11 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
     state.upper[round] = {static_cast<uint64_t>(static_cast<Word>(~Word{0})), 0};
     state.lower[round] = {0, static_cast<uint64_t>(static_cast<Index>(~Index{0}))};
   }
+  const Strata strata = Strata::of(entries, samples);
   sort_in_block<kItems<Order, Index>>(
       samples, order, memory, scratch,
       [&](int i, Bits& bits, Index& index) {
-        read_entry(from, sampled_entry(i, samples, entries), bits, index);
+        read_entry(from, strata.entry_of(static_cast<uint32_t>(i)), bits, index);
       },
       [&](int at, Bits bits, Index index) {
         if (at == rank - margin) state.upper[round] = {order(bits), index};

@@ -6,13 +6,13 @@
 #include <algorithm>
 
 #include "core/key_order.h"
+#include "cuda/device/block_sort.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/list_selection.cuh"
+#include "cuda/device/sample.cuh"
 #include "cuda/device/shared_memory.cuh"
-#include "cuda/sort/block_sort.cuh"
 #include "cuda/sort/rows.h"
-#include "cuda/sort/sample.cuh"
 
 namespace gputopk::cuda::sort {
 namespace {
@@ -54,10 +54,11 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
     params.memory.counts[row * parts + i] = 0;
   }
   if (threadIdx.x == 0) params.memory.arrived[row] = 0;
+  const Strata strata = Strata::of(entries, samples);
   sort_in_block<kItems<Order, Index>>(
       samples, order, memory, scratch,
       [&](int i, Bits& bits, Index& index) {
-        read_entry(from, sampled_entry(i, samples, entries), bits, index);
+        read_entry(from, strata.entry_of(static_cast<uint32_t>(i)), bits, index);
       },
       [&](int rank, Bits bits, Index index) { write_entry(to, rank, bits, index); });
 }

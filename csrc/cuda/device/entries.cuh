@@ -3,12 +3,12 @@
 
 #include <cstdint>
 
+#include "cuda/device/block_sort.h"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/device/warp.cuh"
-#include "cuda/sort/rows.h"
 
-namespace gputopk::cuda::sort {
+namespace gputopk::cuda {
 
 template <class Index, class Bits>
 __device__ void read_entry(const Entries& entries, int64_t at, Bits& bits, Index& index) {
@@ -113,4 +113,4 @@ struct SeenEntries {
   }
 };
 
-}  // namespace gputopk::cuda::sort
+}  // namespace gputopk::cuda

@@ -8,11 +8,12 @@
 
 #include <cstdint>
 
+#include "cuda/device/block_sort.h"
+#include "cuda/device/entries.cuh"
+#include "cuda/device/numbers.h"
 #include "cuda/device/selection.cuh"
-#include "cuda/sort/entries.cuh"
-#include "cuda/sort/numbers.h"
 
-namespace gputopk::cuda::sort {
+namespace gputopk::cuda {
 
 template <class Order, class Index>
 inline constexpr int kItems =
@@ -272,4 +273,4 @@ __device__ void sort_in_block(int count, const Order& order,
   }
 }
 
-}  // namespace gputopk::cuda::sort
+}  // namespace gputopk::cuda

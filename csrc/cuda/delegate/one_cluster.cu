@@ -1,0 +1,344 @@
+// Delegate top-k with a bound from a sample, of rows that one cluster of blocks, or one block, reads once.
+//
+// As from_sample.cu, for rows of some thousands to some millions of elements: there the bound and the
+// candidates go through memory and three launches, here they stay on chip and it is one.
+//   1. Every block looks at a sample of the whole row: vectors, one at random in each of as many strata. All
+//      find the same bound in it, the element of a certain rank, without telling each other.
+//   2. Each block reads its part of the row, and lists what reaches the bound.
+//   3. The lists are brought together in the cluster's first block, which puts them in order and writes the k
+//      best.
+// The bound is an extended key (key, reversed index), and no two elements share one: how many reach it is a
+// matter of ranks, not of values. In shuffled rows, crowded or not, that is little more than k; and so it is
+// in sorted rows, as strata are short. Where it is fewer than k, or more than there is room for, which is
+// known by counting, the bound is found by AIR's digits from the row itself, and step 2 repeated. So the
+// result is exact for every row.
+//
+// It loses to the forms in registers where rows are short, and to from_sample.cu where a row is too long for
+// the SMs of one cluster.
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <atomic>
+
+#include "core/key_order.h"
+#include "cuda/delegate/delegate.h"
+#include "cuda/delegate/numbers.h"
+#include "cuda/device/block_sort.cuh"
+#include "cuda/device/cluster.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/list_selection.cuh"
+#include "cuda/device/pattern_filter.cuh"
+#include "cuda/device/row_digits.cuh"
+#include "cuda/device/row_reader.cuh"
+#include "cuda/device/sample.cuh"
+#include "cuda/device/selection.cuh"
+#include "cuda/device/shared_memory.cuh"
+#include "cuda/device/winner_writer.cuh"
+
+namespace gputopk::cuda::delegate {
+namespace {
+
+using Index = uint32_t;
+
+template <class Bits>
+struct Params {
+  const Bits* input;
+  int64_t row_stride;
+  int64_t cols;
+  int64_t part_cols;  // of the row, a block's
+  int k;
+  int blocks;  // of a row
+  int sample;  // vectors, one of each of the strata
+  Strata strata;
+  int rank;
+  int room;      // candidates
+  int capacity;  // of the memory for them, and for the sample before: a multiple of 64
+  int index_bits;
+  WinnerWriter<Bits> output;
+};
+
+template <class Bits>
+using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
+
+template <class Bits>
+struct Shared {
+  using Word = typename KeyWord<Bits>::type;
+
+  ListSelectionScratch<Word> selection;
+  BlockScratch<Word, Index> sort;
+  uint32_t listed;  // by this block, or so many would be if there were room
+};
+
+// A row as one of its blocks sees it.
+template <class Bits>
+struct Part {
+  const Bits* begin;
+  int64_t cols;
+  Index reversed;  // of its first element
+};
+
+// Step 1. The same in all blocks of the row. The sample takes the list's memory.
+template <class Order, class Bits = typename Order::Bits>
+__device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& params, const Bits* input,
+                                                          const Order& order,
+                                                          const BlockMemory<Bits, Index>& memory,
+                                                          Shared<Bits>& shared) {
+  using Word = typename KeyWord<Bits>::type;
+  constexpr int kElements = kPerVector<Bits>;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const RowShape<Bits> shape(input, params.cols);
+  if (thread == 0) shared.selection.range.reset();
+  __syncthreads();  // the range is reset
+
+  // As many threads as the rank, or more, have an element no less than the least of the threads' best: what
+  // is less than that cannot be the bound.
+  SeenKeys<Word> seen;
+  Word best = 0;
+#pragma unroll 4
+  for (int i = thread; i < params.sample; i += threads) {
+    const int64_t first = shape.head + params.strata.entry_of(static_cast<uint32_t>(i)) * kElements;
+    const Vector<Bits> vector = load_vector<Reading::kAgain>(input + first);
+#pragma unroll
+    for (int e = 0; e < kElements; ++e) {
+      const Bits bits = vector[e];
+      best = max(best, static_cast<Word>(order(bits)));
+      memory.values[e * params.sample + i] = bits;
+      memory.indices[e * params.sample + i] = static_cast<Index>(first + e);
+    }
+  }
+  seen.see(best);
+  shared.selection.range.add(seen);
+  __syncthreads();  // all warps have added, and the sample is whole
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  return bound_in_list<Word, Index>(
+      params.sample * kElements, static_cast<uint64_t>(params.rank),
+      /*slack=*/static_cast<uint64_t>(params.rank / tuning::kClusterRankSlack), params.index_bits,
+      kListDigitBits, memory.counters, shared.selection,
+      [&](int i) -> Extended<Bits> { return {order(memory.values[i]), last_index - memory.indices[i]}; });
+}
+
+// Step 2: lists the part's elements that reach the bound, as far as there is room. shared.listed, which was
+// zero, is how many do.
+template <class Order, class Bits = typename Order::Bits>
+__device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended<Bits>& bound,
+                                          const Order& order, Index last_index, uint32_t room,
+                                          const BlockMemory<Bits, Index>& memory, uint32_t& listed) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  // Where the bound's own element is, counted from the part's first: elements of its key reach it up to
+  // there.
+  const int64_t bound_at = static_cast<int64_t>(part.reversed) - static_cast<int64_t>(bound.reversed);
+  const Index first_index = last_index - part.reversed;
+  BoundFilter<Order> filter(order);
+  scan_tiles<Reading::kOnce, BlockTeam, /*kEnds=*/true>(
+      part.begin, part.cols, /*part=*/0, /*parts=*/1, AllTiles{},
+      [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
+      [&](const auto& loaded, int64_t begin, int distance, uint32_t chosen) {
+        if (!__any_sync(~0u, chosen != 0)) return;
+        // The filter went by the first index of a lane's elements.
+        const bool at_ends = distance == 0;
+        if (at_ends || (begin <= bound_at && bound_at < begin + kUnroll<Bits> * distance)) {
+          for (uint32_t left = chosen; left != 0; left &= left - 1) {
+            const int at = __ffs(static_cast<int>(left)) - 1;
+            const bool behind = index_of<Bits>(begin, distance, at) > bound_at;
+            if (behind && order(element_of(loaded, at)) == bound.key) chosen &= ~(1u << at);
+          }
+        }
+        const uint32_t own = __popc(chosen);
+        uint32_t so_far = own;
+#pragma unroll
+        for (int step = 1; step < 32; step *= 2) {
+          const uint32_t other = __shfl_up_sync(~0u, so_far, step);
+          if (lane >= step) so_far += other;
+        }
+        uint32_t before = 0;
+        if (lane == 31) before = atomicAdd(&listed, so_far);
+        uint32_t place = __shfl_sync(~0u, before, 31) + so_far - own;
+        for (; chosen != 0 && place < room; chosen &= chosen - 1, ++place) {
+          const int at = __ffs(static_cast<int>(chosen)) - 1;
+          memory.values[place] = element_of(loaded, at);
+          memory.indices[place] = first_index + static_cast<Index>(index_of<Bits>(begin, distance, at));
+        }
+      },
+      [&](int64_t first) { filter.raise(bound.key, first > bound_at); });
+}
+
+// Where a sample misled: a bound that k of the row's elements reach, and no more than there is room for. The
+// same in all blocks of the row.
+template <class Order, class Bits = typename Order::Bits>
+__device__ __noinline__ Extended<Bits> bound_of_row(const Params<Bits>& params, const Part<Bits>& part,
+                                                    Order order, const BlockMemory<Bits, Index>& memory,
+                                                    Shared<Bits>& shared) {
+  using Word = typename KeyWord<Bits>::type;
+  constexpr int kBits = tuning::kClusterDigitBits;
+  uint32_t* const own = memory.counters;
+  uint32_t* const sums = own + (1 << kBits);
+  auto selection =
+      Selection<Word, Index>::whole_row(static_cast<uint64_t>(params.k), static_cast<uint64_t>(params.cols));
+  Digit digit = digit_of_pass(1, kBits, Order::kBits, params.index_bits);
+  for (bool first = true;; first = false) {
+    const int bins = 1 << digit.width();
+    clear_histogram(own, bins);
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    SeesNothing nothing;
+    if (first) {
+      count_first_digit(order, part.begin, part.cols, part.reversed, digit, own, nothing);
+    } else {
+      count_next_digit(order, part.begin, part.cols, part.reversed, selection, digit, own, nothing);
+    }
+    Cluster::arrive();
+    Cluster::wait();  // all blocks have counted
+    for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += static_cast<int>(blockDim.x)) {
+      uint32_t sum = 0;
+      for (int block = 0; block < params.blocks; ++block) sum += Cluster::of_block(own, block)[bin];
+      sums[bin] = sum;
+    }
+    Cluster::arrive();
+    Cluster::wait();  // all have added up
+    const TargetDigit<uint32_t> target =
+        find_target_digit(sums, bins, selection.owed, shared.selection.target);
+    selection.narrow(digit, target.digit, target.above, target.count);
+    const uint64_t reaching = static_cast<uint64_t>(params.k) - selection.owed + selection.candidates;
+    if (reaching <= static_cast<uint64_t>(params.room)) return selection.low;
+    digit = next_digit(selection, digit, kBits, params.index_bits);
+  }
+}
+
+// What all blocks of the row have listed, and, of those before this one, how many.
+struct Listed {
+  uint64_t all;
+  uint32_t before;
+};
+
+template <class Order>
+__global__ void __launch_bounds__(tuning::kClusterMaxThreads)
+    select_row(Params<typename Order::Bits> params, Order order) {
+  using Bits = typename Order::Bits;
+  __shared__ Shared<Bits> shared;
+  const BlockMemory<Bits, Index> memory(dynamic_shared(), params.capacity);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int blocks = params.blocks;
+  const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks));
+  const int64_t row = blockIdx.x / static_cast<unsigned>(blocks);
+  const Bits* const input = params.input + row * params.row_stride;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  const int64_t first = min(number * params.part_cols, params.cols);
+  const Part<Bits> part{input + first, min(params.part_cols, params.cols - first),
+                        last_index - static_cast<Index>(first)};
+
+  // The memory is idle while the bound is found.
+  prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, tuning::kClusterPrefetchTiles);
+  Extended<Bits> bound = bound_of_sample(params, input, order, memory, shared);
+  Listed listed{};
+  for (;;) {
+    __syncthreads();  // nothing of the list's memory is in use
+    if (thread == 0) shared.listed = 0;
+    __syncthreads();  // the count is zero
+    list_part(part, bound, order, last_index, static_cast<uint32_t>(params.room), memory, shared.listed);
+    listed = {};
+    if (blocks == 1) {
+      __syncthreads();  // the list is whole
+      listed.all = shared.listed;
+    } else {
+      Cluster::arrive();
+      Cluster::wait();  // all lists are whole
+      for (int block = 0; block < blocks; ++block) {
+        const uint32_t count = *Cluster::of_block(&shared.listed, block);
+        listed.all += count;
+        if (block < number) listed.before += count;
+      }
+    }
+    if (listed.all >= static_cast<uint64_t>(params.k) && listed.all <= static_cast<uint64_t>(params.room)) {
+      break;
+    }
+    if (blocks > 1) {
+      Cluster::arrive();
+      Cluster::wait();  // all know it, before a count is reset
+    }
+    bound = bound_of_row(params, part, order, memory, shared);
+  }
+
+  // Step 3.
+  if (blocks > 1) {
+    const int own = static_cast<int>(shared.listed);
+    if (number > 0) {
+      Bits* const values = Cluster::of_block(memory.values, 0) + listed.before;
+      Index* const indices = Cluster::of_block(memory.indices, 0) + listed.before;
+      for (int i = thread; i < own; i += threads) {
+        values[i] = memory.values[i];
+        indices[i] = memory.indices[i];
+      }
+    }
+    Cluster::arrive();
+    Cluster::wait();  // the first block has all, and needs no other's memory any more
+    if (number > 0) return;
+  }
+  const WinnerWriter<Bits> output = params.output.row(row, params.k);
+  sort_in_block<tuning::kClusterItems>(
+      static_cast<int>(listed.all), order, memory, shared.sort,
+      [&](int i, Bits& bits, Index& index) {
+        bits = memory.values[i];
+        index = memory.indices[i];
+      },
+      [&](int rank, Bits bits, Index index) {
+        if (rank < params.k) output.write(rank, bits, index);
+      });
+}
+
+template <class Order>
+ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers& buffers, Order order,
+                 Stream stream) {
+  using Bits = typename Order::Bits;
+  Params<Bits> params{};
+  params.input = static_cast<const Bits*>(buffers.input);
+  params.row_stride = problem.row_stride;
+  params.cols = problem.cols;
+  // Whole lines of memory.
+  constexpr int64_t kLine = 128 / sizeof(Bits);
+  params.part_cols = (problem.cols + config.blocks * kLine - 1) / (config.blocks * kLine) * kLine;
+  params.k = static_cast<int>(problem.k);
+  params.blocks = config.blocks;
+  params.sample = config.sample;
+  params.strata = Strata::of(problem.cols / kPerVector<Bits> - 1, config.sample);  // wherever a row begins
+  params.rank = config.rank;
+  params.room = config.room;
+  params.capacity = std::max(config.room, config.sample * kPerVector<Bits>);
+  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
+
+  constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;
+  if (problem.rows > kMostBlocksOfGrid / config.blocks) return cudaErrorInvalidConfiguration;
+  const unsigned blocks = static_cast<unsigned>(problem.rows * config.blocks);
+  const unsigned threads = static_cast<unsigned>(config.threads);
+  const size_t shared_bytes = static_cast<size_t>(
+      block_bytes(BlockMemory<Bits, Index>::kEntryBytes, params.capacity, config.threads));
+  static std::atomic<uint64_t> allowed, allowed_clusters;
+  cudaError_t error = allow_shared_memory(select_row<Order>, shared_bytes, allowed);
+  if (error != cudaSuccess) return error;
+  if (config.blocks == 1) {
+    return launch_kernel(/*ahead=*/false, select_row<Order>, blocks, threads, shared_bytes, stream, params,
+                         order);
+  }
+  error = allow_large_clusters(select_row<Order>, allowed_clusters);
+  if (error != cudaSuccess) return error;
+  return launch_clusters(static_cast<unsigned>(config.blocks), select_row<Order>, blocks, threads,
+                         shared_bytes, stream, params, order);
+}
+
+}  // namespace
+
+ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    OneCluster config = *this;
+    for (;;) {
+      const ErrorCode error = launch(config, problem, buffers, order, stream);
+      // Where this context has only a part of the GPU, and no room for so large a cluster, a smaller one has.
+      const bool no_room = error == cudaErrorInvalidClusterSize || error == cudaErrorLaunchOutOfResources;
+      if (!no_room || config.blocks == 1) return error;
+      cudaGetLastError();  // not left for the next call to find
+      config.blocks /= 2;
+    }
+  });
+}
+
+}  // namespace gputopk::cuda::delegate
