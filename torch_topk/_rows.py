@@ -1,8 +1,9 @@
-"""What the functions on top of topk share: the contract's order on whole tensors, and numbers a row."""
+"""What the functions beside topk share: the contract's order on whole tensors, numbers a row, arguments."""
 
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import torch
@@ -42,6 +43,14 @@ def as_bits(tensor: Tensor) -> Tensor:
     return tensor if integers is None else tensor.view(integers)
 
 
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+def integers_of(tensor: Tensor) -> Tensor:
+    """The bits as integers of their width, whatever the dtype, without gradients."""
+    return tensor.view(_INTEGERS[tensor.element_size()])
+
+
 def worst_value(dtype: torch.dtype, largest: bool, magnitude: bool) -> float | int | bool:
     """What stands where a row has no more elements: the least number of the order, NaN apart."""
     if magnitude and largest:
@@ -76,6 +85,14 @@ def select(mask: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
     return torch.where(mask, tensor.view(integers), otherwise.view(integers)).view(tensor.dtype)
 
 
+def repeated(keys: Tensor) -> Tensor:
+    """True where the same key stands before in the last dimension."""
+    ascending, places = keys.sort(dim=-1, stable=True)
+    again = torch.zeros_like(keys, dtype=torch.bool)
+    again[..., 1:] = ascending[..., 1:] == ascending[..., :-1]
+    return torch.empty_like(again).scatter(-1, places, again)
+
+
 def check_dim(function: str, input: Any, dim: Any) -> int:
     """``dim`` from the last, as a negative number."""
     if not isinstance(input, Tensor):
@@ -95,16 +112,30 @@ def numbers_of_rows(function: str, name: str, numbers: Tensor, rows: Tensor) -> 
     """One integer a row, as int64 with a last dimension of 1; ``rows`` has the selected dimension last."""
     if numbers.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{function}(): {name} must be int32 or int64, not {numbers.dtype}")
+    return one_a_row(function, name, numbers.long(), rows)
+
+
+def one_a_row(function: str, name: str, numbers: Tensor, rows: Tensor, whose: str = "input's") -> Tensor:
+    """The same of numbers of any dtype."""
     if numbers.device != rows.device:
         raise RuntimeError(
-            f"{function}(): {name} must be on the input's device, {rows.device}, but is on {numbers.device}"
+            f"{function}(): {name} must be on the {whose} device, {rows.device}, but is on {numbers.device}"
         )
     if numbers.dim() > 0 and numbers.shape != rows.shape[:-1]:
         raise RuntimeError(
             f"{function}(): {name} has shape {list(numbers.shape)}, "
             f"but there are {list(rows.shape[:-1])} rows"
         )
-    return numbers.long().expand(rows.shape[:-1]).unsqueeze(-1)
+    return numbers.expand(rows.shape[:-1]).unsqueeze(-1)
+
+
+def integer(function: str, name: str, number: Any) -> int:
+    """NumPy's integers are integers; tensors would have to be read."""
+    if isinstance(number, (int, torch.SymInt)) and not isinstance(number, bool):
+        return number
+    if isinstance(number, (bool, Tensor)) or not hasattr(number, "__index__"):
+        raise TypeError(f"{function}(): argument '{name}' must be int, not {type(number).__name__}")
+    return operator.index(number)
 
 
 def check_count(function: str, k: Any) -> None:

@@ -26,8 +26,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._autograd import gather as gather_bits
-from ._messages import all_gather_single
+from ._messages import exchange, pack, unpack
+from ._rows import integers_of
 from .ops import _DTYPES
 from .ops import topk as topk_of_rows
 
@@ -218,15 +218,6 @@ def _device_of(group: dist.ProcessGroup | None) -> torch.device:
     return torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
 
 
-def exchange(mine: Tensor, group: dist.ProcessGroup | None) -> Tensor:
-    """[ranks, n] of everyone's n elements."""
-    ranks = dist.get_world_size(group)
-    gathered = mine.new_empty(ranks * mine.numel())
-    if mine.numel() > 0:
-        all_gather_single(gathered, mine.contiguous(), group=group)
-    return gathered.view(ranks, mine.numel())
-
-
 def _to_root(mine: Tensor, group: dist.ProcessGroup | None) -> Tensor | None:
     """The same, on rank 0 of the group alone."""
     root = dist.get_global_rank(group, 0) if group is not None else 0
@@ -308,15 +299,8 @@ def _keep(lists: _Lists, counts: Tensor) -> ShardedTopK:
     values, indices = lists.values[:, :width].clone(), lists.indices[:, :width].clone()
     behind = torch.arange(width, device=counts.device) >= counts[:, None]
     indices.masked_fill_(behind, -1)
-    _bits(values).masked_fill_(behind, 0)
+    integers_of(values).masked_fill_(behind, 0)
     return ShardedTopK(values, indices, counts.clone())
-
-
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _bits(values: Tensor) -> Tensor:
-    return values.view(_INTEGERS[values.element_size()])
 
 
 def _gather_lists(
@@ -324,23 +308,20 @@ def _gather_lists(
 ) -> list[_Lists] | None:
     """The first `width` of each rank's lists, in one message; shorter ones are filled up."""
     rows, length = lists.values.shape
-    packed = []
-    for tensor in (lists.indices, _bits(lists.values)):
-        part = tensor.new_zeros((rows, width))
-        part[:, : min(width, length)] = tensor[:, :width]
-        packed.append(part.flatten().view(torch.uint8))
-    rest = packed[0].new_zeros(-packed[1].numel() % 8)  # so that every rank's part is aligned
-    mine = torch.cat([*packed, rest])
-    if mine.numel() == 0:  # there is nothing to view
+    if rows * width == 0:  # there is nothing to send
         empty = _Lists(lists.values[:, :0], lists.indices[:, :0])
         return None if to_root and dist.get_rank(group) != 0 else [empty] * dist.get_world_size(group)
+    filled = []
+    for tensor in (integers_of(lists.values), lists.indices):
+        part = tensor.new_zeros((rows, width))
+        part[:, : min(width, length)] = tensor[:, :width]
+        filled.append(part)
+    mine = pack(filled)
     gathered = _to_root(mine, group) if to_root else exchange(mine, group)
     if gathered is None:
         return None
-    split, end = packed[0].numel(), packed[0].numel() + packed[1].numel()
-    indices = gathered[:, :split].view(torch.int64).unflatten(1, (rows, width))
-    values = gathered[:, split:end].view(lists.values.dtype).unflatten(1, (rows, width))
-    return [_Lists(*both) for both in zip(values, indices, strict=True)]
+    values, indices = unpack(gathered, filled)
+    return [_Lists(*both) for both in zip(values.view(lists.values.dtype), indices, strict=True)]
 
 
 def _merge(
@@ -359,7 +340,7 @@ def _merge(
     rows, width = gathered[0].values.shape
     there = torch.arange(width, device=counts.device) < counts[order, :, None]
     there = there.transpose(0, 1).reshape(rows, -1)
-    values = torch.cat([_bits(gathered[rank].values) for rank in order], 1)
+    values = torch.cat([integers_of(gathered[rank].values) for rank in order], 1)
     indices = torch.cat([gathered[rank].indices for rank in order], 1)
     total = int(there[0].sum()) if rows > 0 else 0  # the same in every row
     values = values[there].view(rows, total).view(gathered[0].values.dtype)
@@ -367,7 +348,7 @@ def _merge(
     if total == k and not sorted:
         return _Lists(values, indices)
     best, places = topk_of_rows(values, k, -1, largest, sorted, magnitude=magnitude)
-    return _Lists(best, gather_bits(indices, 1, places))
+    return _Lists(best, indices.gather(1, places))
 
 
 # ---- The search for the k-th best ----
@@ -435,7 +416,7 @@ def _keys(values: Tensor, largest: bool, magnitude: bool) -> Tensor:
     width = values.element_size()
     middle = 0 if width == 8 else 1 << (8 * width - 1)
     if values.is_floating_point():
-        bits = _bits(values).long()
+        bits = integers_of(values).long()
         size = bits & ((1 << (8 * width - 1)) - 1)
         infinity = _MOST_MAGNITUDE[values.dtype]
         keys = size if magnitude else torch.where(bits < 0, -size, size)

@@ -19,13 +19,13 @@ point amid the vectors, which moves no distance, costs a rounding an element and
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from . import _rows
 from ._errors import call
 from .rerank import Metric, Reranked, metric_number, rerank
 
@@ -84,22 +84,16 @@ def knn(
     for name, tensor in (("queries", queries), ("vectors", vectors)):
         if not isinstance(tensor, Tensor):
             raise TypeError(f"knn(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
-    k = _integer(k, "k")
+    k = _rows.integer("knn", "k", k)
     number = metric_number(metric, "knn")
     _check(queries, vectors, k, number, allow)
-    chunk = None if chunk is None else _integer(chunk, "chunk")
+    chunk = None if chunk is None else _rows.integer("knn", "chunk", chunk)
     if chunk is not None and chunk < 1:
         raise RuntimeError(f"knn(): chunk must be at least 1, but is {chunk}")
     with torch.no_grad(), torch.autocast(queries.device.type, enabled=False):
         queries = queries.clone(memory_format=torch.contiguous_format)  # as those are that are searched again
         search = _Search(queries, vectors, Metric(number), _allowed(allow, vectors.size(0)), chunk, exact)
         return _search(search, k, progress)
-
-
-def _integer(number: int, name: str) -> int:
-    if isinstance(number, (bool, Tensor)) or not hasattr(number, "__index__"):
-        raise TypeError(f"knn(): argument '{name}' must be int, not {type(number).__name__}")
-    return operator.index(number)
 
 
 def _check(queries: Tensor, vectors: Tensor, k: int, metric: int, allow: Tensor | None) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from . import _rows
 from ._autograd import gather
+from ._messages import exchange, pack, unpack
 from .ops import topk
 
 __all__ = ["Merged", "merge_topk", "topk_sharded"]
@@ -79,7 +80,7 @@ def merge_topk(
     ranked = ids.gather(-1, ranking)
     missing = ranked < 0
     if unique:
-        missing = missing | _repeated(ranked)
+        missing = missing | _rows.repeated(ranked)
     # Padding behind all others, which stay in order.
     ranking = ranking.gather(-1, missing.to(torch.uint8).argsort(dim=-1, stable=True))[..., :k]
     present = torch.arange(ranking.size(-1), device=ids.device) < (~missing).sum(-1, keepdim=True)
@@ -138,7 +139,6 @@ def topk_sharded(
     if k < 0:
         raise RuntimeError(f"{name}(): k must be at least 0, but is {k}")
     group = torch.distributed.group.WORLD if group is None else group
-    ranks = torch.distributed.get_world_size(group)
     rows, cols = input_local.shape
     input_local = input_local.detach()
 
@@ -152,18 +152,10 @@ def topk_sharded(
         indices = torch.cat((indices, indices.new_full((rows, k - cols), -1)), -1)
 
     size = torch.full((1,), cols, device=indices.device)
-    parts = (indices.reshape(-1), size, values.contiguous().view(-1))
-    sent = torch.cat([part.view(torch.uint8) for part in parts])
-    received = sent.new_empty(ranks * sent.numel())
-    torch.distributed.all_gather_into_tensor(received, sent, group=group)
-    received = received.view(ranks, -1)
-
-    ids_bytes = 8 * rows * k
-    ids = received[:, :ids_bytes].contiguous().view(torch.int64).view(ranks, rows, k)
-    sizes = received[:, ids_bytes : ids_bytes + 8].contiguous().view(torch.int64)
-    values = received[:, ids_bytes + 8 :].contiguous().view(input_local.dtype).view(ranks, rows, k)
+    mine = (values, indices, size)
+    values, ids, sizes = unpack(exchange(pack(mine), group), mine)
     if offset is None and index_map is None:
-        first = (sizes.cumsum(0) - sizes).view(ranks, 1, 1)
+        first = (sizes.cumsum(0) - sizes).unsqueeze(-1)
         ids = (ids + first).where(ids >= 0, -1)
     return merge_topk(values, ids, k, largest=largest, order=order)
 
@@ -191,11 +183,3 @@ def _cat(parts: Sequence[Tensor]) -> Tensor:
     """Along the last dimension, of every dtype."""
     joined = torch.cat([_rows.as_bits(part) for part in parts], -1)
     return joined if joined.dtype == parts[0].dtype else joined.view(parts[0].dtype)
-
-
-def _repeated(ids: Tensor) -> Tensor:
-    """True where an id occurs before."""
-    ascending, places = ids.sort(dim=-1, stable=True)
-    again = torch.zeros_like(ids, dtype=torch.bool)
-    again[..., 1:] = ascending[..., 1:] == ascending[..., :-1]
-    return torch.zeros_like(again).scatter(-1, places, again)

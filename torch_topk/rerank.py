@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.overrides import handle_torch_function, has_torch_function
 
+from . import _rows
 from ._errors import call
 
 __all__ = ["Metric", "Reranked", "RerankedPositions", "rerank"]
@@ -129,8 +129,7 @@ def rerank(
     for position, (name, tensor) in enumerate(tensors.items()):
         if not isinstance(tensor, Tensor) and (position < 3 or tensor is not None):
             raise TypeError(f"rerank(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
-    if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt)):
-        k = _index(k)
+    k = _rows.integer("rerank", "k", k)
     number = metric_number(metric)
     options = {"lengths": lengths, "row_offsets": row_offsets, "allow": allow, "scales": scales}
     if payload is not None:
@@ -218,17 +217,7 @@ def without_repeats(ids: Tensor, count: int, row_offsets: Tensor | None = None) 
         places = torch.arange(ids.size(0), device=ids.device)
         rows = torch.searchsorted(row_offsets.long(), places, right=True)
         keys = rows * (count + 1) + ids.clamp(-1, count)
-    ordered, places = keys.sort(dim=-1, stable=True)
-    repeated = torch.zeros_like(ordered, dtype=torch.bool)
-    repeated[..., 1:] = ordered[..., 1:] == ordered[..., :-1]
-    return torch.where(torch.empty_like(repeated).scatter(-1, places, repeated), -1, ids)
-
-
-def _index(k: Any) -> int:
-    """NumPy's integers are integers; tensors would have to be read."""
-    if isinstance(k, (bool, Tensor)) or not hasattr(k, "__index__"):
-        raise TypeError(f"rerank(): argument 'k' must be int, not {type(k).__name__}")
-    return operator.index(k)
+    return torch.where(_rows.repeated(keys), -1, ids)
 
 
 def metric_number(metric: Metric | str | int, function: str = "rerank") -> int:

@@ -124,13 +124,4 @@ def _share(function: str, name: str, share: Any, logits: Tensor) -> Any:
         )
     if not share.is_floating_point():
         raise TypeError(f"{function}(): {name} must be a float tensor, not {share.dtype}")
-    if share.device != logits.device:
-        raise RuntimeError(
-            f"{function}(): {name} must be on the logits' device, {logits.device}, but is on {share.device}"
-        )
-    if share.dim() > 0 and share.shape != logits.shape[:-1]:
-        raise RuntimeError(
-            f"{function}(): {name} has shape {list(share.shape)}, "
-            f"but there are {list(logits.shape[:-1])} rows"
-        )
-    return share.double().expand(logits.shape[:-1]).unsqueeze(-1)
+    return _rows.one_a_row(function, name, share.double(), logits, "logits'")

@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._messages import all_gather_single
+from ._messages import all_gather_single, pack, unpack
 from .sparsify import sparsify_
 
 __all__ = ["CompressionStats", "TopKState", "sparse_all_reduce_", "sparse_sum", "topk_hook"]
@@ -237,32 +237,6 @@ class _Kept:
 # ---- A step ----
 
 
-class _Message(NamedTuple):
-    """What one rank sends of some gradients: bytes, and how to read them."""
-
-    packed: Tensor
-    ks: list[int]
-    value_dtype: torch.dtype
-    index_dtype: torch.dtype
-
-    def unpack(self, gathered: Tensor) -> list[tuple[Tensor, Tensor]]:
-        """(values, indices), [ranks, k] each, of every gradient."""
-        k = sum(self.ks)
-        split = k * self.index_dtype.itemsize
-        indices = gathered[:, :split].view(self.index_dtype)
-        values = gathered[:, split : split + k * self.value_dtype.itemsize].view(self.value_dtype)
-        return list(zip(values.split(self.ks, 1), indices.split(self.ks, 1), strict=True))
-
-
-def _pack(parts: list[tuple[Tensor, Tensor]]) -> _Message:
-    """Indices, then values, up to a whole number of 8 bytes, so that every rank's part is aligned."""
-    indices = [indices.view(torch.uint8) for _, indices in parts]
-    values = [values.view(torch.uint8) for values, _ in parts]
-    rest = -sum(part.numel() for part in (*indices, *values)) % 8
-    packed = torch.cat([*indices, *values, values[0].new_zeros(rest)])
-    return _Message(packed, [v.numel() for v, _ in parts], parts[0][0].dtype, parts[0][1].dtype)
-
-
 class _Held:
     """What is kept for parameters that this rank has not used, while others are selected from. Decided on the
     device, as reading it back would wait for the gradient."""
@@ -346,17 +320,19 @@ def _start(state: TopKState, plan: _Plan, iteration: int, group: dist.ProcessGro
     ranks = dist.get_world_size(group)
     works, finishes = [], []
     if plan.sparse:
-        message = _pack([_select(state, *sparse, iteration) for sparse in plan.sparse])
-        gathered = message.packed.new_empty(ranks * message.packed.numel())
-        works.append(all_gather_single(gathered, message.packed, group=group, async_op=True))
+        taken = [_select(state, *sparse, iteration) for sparse in plan.sparse]
+        mine = [values for values, _ in taken] + [indices for _, indices in taken]
+        packed = pack(mine)
+        gathered = packed.new_empty(ranks * packed.numel())
+        works.append(all_gather_single(gathered, packed, group=group, async_op=True))
         numel = sum(to.numel() for _, _, to in plan.sparse)
         before = sum(to.numel() * to.element_size() for _, _, to in plan.sparse)
-        state._count(numel, sum(message.ks), before, message.packed.numel())
+        state._count(numel, sum(values.numel() for values, _ in taken), before, packed.numel())
 
         def sum_up() -> None:
-            parts = message.unpack(gathered.view(ranks, -1))
-            for (_, _, to), (values, indices) in zip(plan.sparse, parts, strict=True):
-                sparse_sum(values, indices, to.numel(), out=to, scale=1 / ranks)
+            theirs = unpack(gathered.view(ranks, -1), mine)
+            for i, (_, _, to) in enumerate(plan.sparse):
+                sparse_sum(theirs[i], theirs[i + len(taken)], to.numel(), out=to, scale=1 / ranks)
 
         finishes.append(sum_up)
     if plan.dense:

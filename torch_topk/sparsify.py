@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from . import _rows
 from ._elsewhere import backend
 from ._errors import call
 from ._libraries import registry
@@ -75,8 +75,7 @@ def sparsify_(
     for name, tensor, optional in (("self", self, False), ("add", add, True), ("momentum", momentum, True)):
         if not isinstance(tensor, Tensor) and not (optional and tensor is None):
             raise TypeError(f"sparsify_(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
-    if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt)):
-        k = _index(k)
+    k = _rows.integer("sparsify_", "k", k)
     for name, number in (("alpha", alpha), ("mu", mu)):
         if isinstance(number, bool) or not isinstance(number, (int, float, torch.SymFloat)):
             raise TypeError(f"sparsify_(): argument '{name}' must be float, not {type(number).__name__}")
@@ -91,13 +90,6 @@ def sparsify_(
             add=add, alpha=alpha, momentum=momentum, mu=mu, index_dtype=index_dtype,
         )
     )  # fmt: skip
-
-
-def _index(k: Any) -> int:
-    """NumPy's integers are integers; tensors would have to be read."""
-    if isinstance(k, (bool, Tensor)) or not hasattr(k, "__index__"):
-        raise TypeError(f"sparsify_(): argument 'k' must be int, not {type(k).__name__}")
-    return operator.index(k)
 
 
 # What the stable ABI cannot register ------------------------------------------------------------------

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._autograd import gather
+from ._rows import integers_of
 from .ops import topk
 
 __all__ = ["StreamingTopK"]
@@ -177,22 +177,14 @@ class StreamingTopK:
             return
         chunk = chunk.to(self.device)
         found = topk(chunk, min(self.k, chunk.shape[-1]), **self._order)
-        values = torch.cat([_bits(self._values), _bits(found.values)], -1).view(chunk.dtype)
+        values = torch.cat([integers_of(self._values), integers_of(found.values)], -1).view(chunk.dtype)
         indices = torch.cat([self._indices, found.indices + offset], -1)
-        self._keep(values, lambda places: gather(indices, -1, places))
+        self._keep(values, lambda places: indices.gather(-1, places))
 
     def _keep(self, values: Tensor, indices_at: Callable[[Tensor], Tensor]) -> None:
         """The best of these. Of equal ones the earlier are kept, so those of the chunks before come first."""
         best = topk(values, min(self.k, values.shape[-1]), **self._order)
         self._values, self._indices = best.values, indices_at(best.indices)
-
-
-_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-
-
-def _bits(values: Tensor) -> Tensor:
-    """As what torch, which lacks kernels for some dtypes, moves."""
-    return values.view(_INTEGERS[values.element_size()])
 
 
 def _as_tensor(chunk: Any) -> Tensor:
@@ -255,13 +247,13 @@ class _Copies:
             self.copied[turn].record(self.stream)
         current.wait_event(self.copied[turn])
         held, indices = stream._values.shape[-1], stream._indices
-        _bits(buffer)[..., self.k - held : self.k].copy_(_bits(stream._values))
+        integers_of(buffer)[..., self.k - held : self.k].copy_(integers_of(stream._values))
 
         def indices_at(places: Tensor) -> Tensor:
             if held == 0:
                 return places + offset
             return torch.where(
-                places < held, gather(indices, -1, places.clamp(max=held - 1)), places + (offset - held)
+                places < held, indices.gather(-1, places.clamp(max=held - 1)), places + (offset - held)
             )
 
         stream._keep(buffer[..., self.k - held : self.k + n], indices_at)

@@ -25,12 +25,6 @@ std::string legacy_name(ScalarType type) {
   }
 }
 
-std::string text(const std::vector<int64_t>& sizes) {
-  std::string list;
-  for (const int64_t size : sizes) list += (list.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + list + "]";
-}
-
 void check_out_kind(const char* op, const Out& out, const Tensor& self) {
   const ScalarType found = out.tensor.scalar_type();
   check(found == out.dtype, op, "Expected out tensor to have dtype ", legacy_name(out.dtype), ", but got ",
@@ -43,7 +37,7 @@ void check_out_kind(const char* op, const Out& out, const Tensor& self) {
 void check_out_shape(const char* op, const Out& out, const std::vector<int64_t>& sizes) {
   const std::vector<int64_t> found = to_vector(out.tensor.sizes());
   if (found == sizes) return;
-  check(false, op, out.name, " has shape ", text(found), ", but the result has ", text(sizes));
+  check(false, op, out.name, " has shape ", sizes_text(found), ", but the result has ", sizes_text(sizes));
 }
 
 void check_apart(const char* op, const Out& out, const Tensor& other, const char* other_name) {

@@ -44,10 +44,8 @@ void check_ranges(const Tensor& tensor, const char* name, int64_t count, const T
 
 // Makes the tensor rows of adjacent elements, by a copy where the layout has none, and says how far apart.
 int64_t make_rows(Tensor& tensor) {
-  const bool dense = tensor.size(1) <= 1 || tensor.stride(1) == 1;
-  if (!dense && tensor.numel() > 0) tensor = dense_copy(tensor, kRerank);
-  // Of one row or none the stride says nothing, and may be any number.
-  return tensor.size(0) > 1 ? tensor.stride(0) : tensor.size(1);
+  if (!is_dense_in_rows(tensor) && tensor.numel() > 0) tensor = dense_copy(tensor, kRerank);
+  return row_stride(tensor);
 }
 
 // A list of adjacent elements, which `kept` holds where it takes a copy.

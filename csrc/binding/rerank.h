@@ -16,7 +16,7 @@ inline constexpr const char* kRerank = "gputopk::rerank: ";
 // A device's part. Both only for requests that are not empty.
 struct RerankBackend {
   // Fills dense outputs of problem.queries x problem.k. `queries`: what buffers.queries points into.
-  void (*run)(const RerankProblem& problem, const RerankBuffers& buffers, const Tensor& queries);
+  void (*run)(RerankProblem problem, RerankBuffers buffers, const Tensor& queries);
   // The plan as text. `like` is a tensor of the device.
   std::string (*describe)(const RerankProblem& problem, const Tensor& like);
 };

@@ -10,12 +10,11 @@
 namespace gputopk::binding {
 namespace {
 
-void run(const RerankProblem& problem, const RerankBuffers& buffers, const Tensor& like) {
+void run(RerankProblem problem, RerankBuffers buffers, const Tensor& like) {
   const int threads = usable_threads();
   CpuWorkspace workspace(cpu::rerank_workspace_bytes(problem, threads), like, kRerank);
-  RerankBuffers with_workspace = buffers;
-  with_workspace.workspace = workspace.data();
-  cpu::rerank(problem, with_workspace, threads, parallel_for);
+  buffers.workspace = workspace.data();
+  cpu::rerank(problem, buffers, threads, parallel_for);
 }
 
 std::string describe(const RerankProblem& problem, const Tensor&) {

@@ -1,12 +1,40 @@
-// How a plan is run on CUDA: shared by gputopk::topk and the study operators.
+// How a plan is run on CUDA, and what it says of itself: the same for every operator.
 #pragma once
 
-#include "binding/canonical.h"
-#include "cuda/plan/plan.h"
+#include <cuda_runtime_api.h>
+
+#include <optional>
+#include <string>
+
+#include "binding/check.h"
+#include "binding/cuda_device.h"
+#include "binding/tensors.h"
+#include "cuda/topk.h"
 
 namespace gputopk::binding {
 
-// Allocates the workspace, launches, and throws where a launch fails.
-void run_plan(const cuda::Plan& plan, const Request& request, Buffers buffers);
+template <class Plan>
+std::string text_of_plan(const Plan& plan) {
+  char text[1024];
+  cuda::describe(plan, text, sizeof(text));
+  return std::string(text) + "; workspace " + std::to_string(cuda::workspace_bytes(plan)) + " bytes";
+}
+
+// Allocates the workspace on the device of `like`, launches, and throws where a launch fails. `op` opens the
+// errors.
+template <class Plan, class Buffers>
+void run_plan(const Plan& plan, Buffers buffers, const Tensor& like, const char* op) {
+  const int32_t device_index = like.get_device_index();
+  const CurrentDevice current(device_index);
+  const int64_t bytes = static_cast<int64_t>(cuda::workspace_bytes(plan));
+  std::optional<Tensor> workspace;
+  if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, like, op);
+  buffers.workspace = workspace ? workspace->mutable_data_ptr() : nullptr;
+  const cuda::ErrorCode error = cuda::run(plan, buffers, current_stream(device_index));
+  if (error == 0) return;
+  cudaGetLastError();  // not left for the next call to find
+  throw std::runtime_error(words_of(op, "CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)),
+                                    " (plan: ", text_of_plan(plan), ")"));
+}
 
 }  // namespace gputopk::binding

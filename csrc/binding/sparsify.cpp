@@ -10,12 +10,6 @@
 namespace gputopk::binding {
 namespace {
 
-std::string shape_text(const Tensor& tensor) {
-  std::string text;
-  for (const int64_t size : tensor.sizes()) text += (text.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + text + "]";
-}
-
 std::string number_text(double number) {
   char text[32];
   std::snprintf(text, sizeof(text), "%g", number);
@@ -28,9 +22,9 @@ bool is_served(ScalarType type) {
 }
 
 void check_beside(const Tensor& tensor, const char* name, const Tensor& self) {
-  if (shape_text(tensor) != shape_text(self)) {
-    check(false, kSparsify, name, " must have the shape of self, ", shape_text(self), ", but has ",
-          shape_text(tensor));
+  if (to_vector(tensor.sizes()) != to_vector(self.sizes())) {
+    check(false, kSparsify, name, " must have the shape of self, ", sizes_text(self), ", but has ",
+          sizes_text(tensor));
   }
   if (tensor.device() == self.device()) return;
   check(false, kSparsify, name, " must be on the device of self, ", device_name(self.device()),
@@ -39,21 +33,15 @@ void check_beside(const Tensor& tensor, const char* name, const Tensor& self) {
 
 // Of what is written in place.
 void check_rows(const Tensor& tensor, const char* name) {
-  const int64_t last = tensor.dim() - 1;
-  if (tensor.size(last) > 1 && tensor.stride(last) != 1) {
-    check(false, kSparsify, name, "'s elements of a row must be adjacent, but are ", tensor.stride(last),
-          " apart");
+  if (!is_dense_in_rows(tensor)) {
+    check(false, kSparsify, name, "'s elements of a row must be adjacent, but are ",
+          tensor.stride(tensor.dim() - 1), " apart");
   }
   check(!overlaps_itself(tensor), kSparsify, name, " overlaps itself");
 }
 
 void check_apart(const Tensor& a, const Tensor& b, const char* names) {
   check(!overlap(a, b), kSparsify, names, " must not overlap");
-}
-
-int64_t row_stride(const Tensor& tensor) {
-  // Of one row the stride says nothing, and may be any number.
-  return tensor.dim() == 2 && tensor.size(0) > 1 ? tensor.stride(0) : tensor.size(tensor.dim() - 1);
 }
 
 SparsifyProblem check_request(const SparsifyArguments& arguments) {
@@ -130,9 +118,7 @@ std::tuple<Tensor, Tensor> sparsify(const SparsifyArguments& arguments, RunSpars
 
   Tensor add_rows = add.value_or(self);
   if (add) {
-    const int64_t last = add->dim() - 1;
-    const bool dense = add->size(last) <= 1 || add->stride(last) == 1;
-    if (!dense) add_rows = dense_copy(*add, kSparsify);
+    if (!is_dense_in_rows(*add)) add_rows = dense_copy(*add, kSparsify);
     problem.add_stride = row_stride(add_rows);
   }
   SparsifyBuffers buffers;

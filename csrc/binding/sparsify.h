@@ -13,8 +13,7 @@ namespace gputopk::binding {
 inline constexpr const char* kSparsify = "gputopk::sparsify_: ";
 
 // A device's part: updates self and momentum, and fills the outputs. Only for problems that are not empty.
-using RunSparsify = void (*)(const SparsifyProblem& problem, const SparsifyBuffers& buffers,
-                             const Tensor& like);
+using RunSparsify = void (*)(const SparsifyProblem& problem, SparsifyBuffers buffers, const Tensor& like);
 
 // The arguments of gputopk::sparsify_, as its schema has them.
 struct SparsifyArguments {

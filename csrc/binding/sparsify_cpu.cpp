@@ -10,12 +10,11 @@
 namespace gputopk::binding {
 namespace {
 
-void run_on_cpu(const SparsifyProblem& problem, const SparsifyBuffers& buffers, const Tensor& like) {
+void run_on_cpu(const SparsifyProblem& problem, SparsifyBuffers buffers, const Tensor& like) {
   const int threads = usable_threads();
   CpuWorkspace workspace(cpu::sparsify_workspace_bytes(problem, threads), like, kSparsify);
-  SparsifyBuffers with_workspace = buffers;
-  with_workspace.workspace = workspace.data();
-  cpu::sparsify(problem, with_workspace, threads, parallel_for);
+  buffers.workspace = workspace.data();
+  cpu::sparsify(problem, buffers, threads, parallel_for);
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make,
     const cuda::Device device = device_of(request.input.get_device_index());
     cuda::Plan plan = cuda::plan_of(request.problem, device, make());
     if (plan.order_rows && order_rows) plan.order_rows = order_rows;
-    run_plan(plan, request, buffers_of(request, values.get(), indices.get()));
+    run_plan(plan, buffers_of(request, values.get(), indices.get()), request.input, kTopk);
   }
   return {values, indices};
 }

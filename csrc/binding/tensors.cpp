@@ -120,6 +120,17 @@ std::string sizes_text(const std::vector<int64_t>& sizes) {
   return "[" + list + "]";
 }
 
+std::string sizes_text(const Tensor& tensor) { return sizes_text(to_vector(tensor.sizes())); }
+
+bool is_dense_in_rows(const Tensor& tensor) {
+  const int64_t last = tensor.dim() - 1;
+  return tensor.size(last) <= 1 || tensor.stride(last) == 1;
+}
+
+int64_t row_stride(const Tensor& tensor) {
+  return tensor.dim() == 2 && tensor.size(0) > 1 ? tensor.stride(0) : tensor.size(tensor.dim() - 1);
+}
+
 bool in_forked_child() { return forked; }
 
 std::string last_words() {

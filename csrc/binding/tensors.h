@@ -33,6 +33,14 @@ std::vector<int64_t> to_vector(Sizes array);
 
 // "[3, 2]".
 std::string sizes_text(const std::vector<int64_t>& sizes);
+std::string sizes_text(const Tensor& tensor);
+
+// Whether the elements of the last dimension lie side by side.
+bool is_dense_in_rows(const Tensor& tensor);
+
+// How far apart rows lie, of 1 or 2 dimensions. Of one row or none the stride says nothing, and may be any
+// number.
+int64_t row_stride(const Tensor& tensor);
 
 // A forked child has none of the threads of its parent's pool, though the pool believes so, and would wait
 // for them for ever. So it has one thread for good: whether the parent ever started the pool is not known.

@@ -26,14 +26,11 @@ const cuda::Plan& plan_of(const Request& request) {
   });
 }
 
-void run(const Request& request, Buffers buffers) { run_plan(plan_of(request), request, buffers); }
-
-std::string describe_plan(const Request& request) {
-  const cuda::Plan& plan = plan_of(request);
-  char text[512];
-  cuda::describe(plan, text, sizeof(text));
-  return std::string(text) + "; workspace " + std::to_string(cuda::workspace_bytes(plan)) + " bytes";
+void run(const Request& request, Buffers buffers) {
+  run_plan(plan_of(request), buffers, request.input, kTopk);
 }
+
+std::string describe_plan(const Request& request) { return text_of_plan(plan_of(request)); }
 
 std::string list_forms(const Request& request) {
   const int32_t device = request.input.get_device_index();

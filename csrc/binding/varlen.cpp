@@ -11,13 +11,6 @@
 namespace gputopk::binding {
 namespace {
 
-std::string text(const Tensor& tensor) {
-  std::string list;
-  for (const int64_t size : to_vector(tensor.sizes()))
-    list += (list.empty() ? "" : ", ") + std::to_string(size);
-  return "[" + list + "]";
-}
-
 void check_device(const Tensor& tensor, const char* name, const Tensor& self, const char* op = kVarlen) {
   if (tensor.device() == self.device()) return;
   check(false, op, name, " must be on the device of the input, ", device_name(self.device()), ", but is on ",
@@ -46,7 +39,7 @@ Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self,
                 const char* op = kVarlen) {
   if (!tensor) return {};
   check(tensor->dim() == 1 && tensor->size(0) == self.size(0), op, name, " must have shape [", self.size(0),
-        "], a number a row, but has ", text(*tensor));
+        "], a number a row, but has ", sizes_text(*tensor));
   check_integers(*tensor, name, may_be_wide, op);
   check_device(*tensor, name, self, op);
   return numbers_of(*tensor, tensor->stride(0), 0);
@@ -56,7 +49,7 @@ void check_columns(const Tensor& tensor, const char* name, const Tensor& self) {
   const bool shared = tensor.dim() == 1 && tensor.size(0) == self.size(1);
   const bool own = tensor.dim() == 2 && tensor.size(0) == self.size(0) && tensor.size(1) == self.size(1);
   check(shared || own, kVarlen, name, " must have shape [", self.size(0), ", ", self.size(1), "] or [",
-        self.size(1), "], but has ", text(tensor));
+        self.size(1), "], but has ", sizes_text(tensor));
   check_device(tensor, name, self);
 }
 
@@ -99,11 +92,6 @@ struct VarlenRequest {
 
   bool empty() const { return varlen.problem.rows == 0; }
 };
-
-bool is_dense_in_rows(const Tensor& tensor) {
-  const int64_t last = tensor.dim() - 1;
-  return tensor.size(last) <= 1 || tensor.stride(last) == 1;
-}
 
 // The input's dtype, as this library has it.
 DType check_input(const Tensor& self, const char* op) {
@@ -172,8 +160,7 @@ VarlenRequest canonicalise(const VarlenArguments& arguments) {
 void gather_rows(VarlenRequest& request) {
   VarlenProblem& varlen = request.varlen;
   if (!is_dense_in_rows(request.input)) request.input = dense_copy(request.input, kVarlen);
-  // Of one row or none the stride says nothing, and may be any number.
-  varlen.problem.row_stride = varlen.problem.rows > 1 ? request.input.stride(0) : varlen.problem.cols;
+  varlen.problem.row_stride = row_stride(request.input);
   if (!request.mask) return;
   if (!is_dense_in_rows(*request.mask)) request.mask = dense_copy(*request.mask, kVarlen);
   if (request.mask->numel() > 0)
@@ -186,11 +173,9 @@ void check_out(const Tensor& out, const char* name, ScalarType dtype, const std:
   check(out.scalar_type() == dtype, kVarlen, "Expected out tensor to have dtype ", dtype_text(dtype),
         ", but got ", dtype_text(out.scalar_type()), " instead (", name, ")");
   check_device(out, name, self);
-  check(to_vector(out.sizes()) == sizes, kVarlen, name, " has shape ", text(out), ", but the result has ",
-        sizes.size() == 1 ? "[" + std::to_string(sizes[0]) + "]"
-                          : "[" + std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]) + "]");
-  check(sizes.back() <= 1 || out.stride(out.dim() - 1) == 1, kVarlen, name,
-        " must have adjacent elements within a row");
+  check(to_vector(out.sizes()) == sizes, kVarlen, name, " has shape ", sizes_text(out),
+        ", but the result has ", sizes_text(sizes));
+  check(is_dense_in_rows(out), kVarlen, name, " must have adjacent elements within a row");
   check(!overlaps_itself(out), kVarlen, name, " has elements that share memory");
 }
 
@@ -237,9 +222,8 @@ void fill(VarlenRequest& request, const MaybeTensor& values, const Tensor& indic
   buffers.input = request.input.const_data_ptr();
   buffers.values = values && varlen.problem.k > 0 ? values->mutable_data_ptr() : nullptr;
   buffers.indices = indices.mutable_data_ptr();
-  // Of one row or none the stride says nothing.
-  buffers.value_stride = values && varlen.problem.rows > 1 ? values->stride(0) : varlen.problem.k;
-  buffers.index_stride = varlen.problem.rows > 1 ? indices.stride(0) : varlen.problem.k;
+  buffers.value_stride = values ? row_stride(*values) : varlen.problem.k;
+  buffers.index_stride = row_stride(indices);
   buffers.counts = static_cast<int32_t*>(counts.mutable_data_ptr());
   run(varlen, buffers, request.input);
 }
@@ -285,7 +269,7 @@ std::tuple<Tensor, Tensor> kth_value(const Tensor& self, const Tensor& k, const 
   const Tensor indices = new_empty({problem.rows, 1}, ScalarType::Long, self, kKthValue);
   if (problem.rows == 0) return {values, indices};
   const Tensor input = is_dense_in_rows(self) ? self : dense_copy(self, kKthValue);
-  problem.row_stride = problem.rows > 1 ? input.stride(0) : problem.cols;
+  problem.row_stride = row_stride(input);
   VarlenBuffers buffers;
   buffers.input = input.const_data_ptr();
   buffers.values = values.mutable_data_ptr();

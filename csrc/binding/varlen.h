@@ -14,7 +14,7 @@ namespace gputopk::binding {
 inline constexpr const char* kVarlen = "gputopk::topk_varlen: ";
 
 // A device's part: fills the outputs; sees to workspace. Only for requests that are not empty.
-using VarlenRun = void (*)(const VarlenProblem& problem, const VarlenBuffers& buffers, const Tensor& like);
+using VarlenRun = void (*)(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like);
 
 using MaybeTensor = std::optional<Tensor>;
 

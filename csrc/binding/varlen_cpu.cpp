@@ -10,12 +10,11 @@
 namespace gputopk::binding {
 namespace {
 
-void run(const VarlenProblem& problem, const VarlenBuffers& buffers, const Tensor& like) {
+void run(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like) {
   const int threads = usable_threads();
   CpuWorkspace workspace(cpu::varlen_workspace_bytes(problem, threads), like, kVarlen);
-  VarlenBuffers with_workspace = buffers;
-  with_workspace.workspace = workspace.data();
-  cpu::topk_varlen(problem, with_workspace, threads, parallel_for);
+  buffers.workspace = workspace.data();
+  cpu::topk_varlen(problem, buffers, threads, parallel_for);
 }
 
 }  // namespace

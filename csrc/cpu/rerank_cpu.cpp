@@ -9,6 +9,7 @@
 #include "cpu/level.h"
 #include "cpu/rerank_queries.h"
 #include "cpu/workers.h"
+#include "cpu/workspace.h"
 
 namespace gputopk::cpu {
 namespace {
@@ -18,10 +19,6 @@ constexpr int64_t kWorkPerCandidate = 128;
 
 // Batches of queries that a worker takes: enough to even out threads that are held up.
 constexpr int64_t kBatchesPerWorker = 16;
-
-constexpr size_t kAlignment = 64;
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 RerankKernel kernel_for(Level level, DType dtype, Metric metric) {
   switch (level) {
@@ -81,11 +78,7 @@ void rerank(const RerankProblem& problem, const RerankBuffers& buffers, int thre
             ParallelFor parallel_for) {
   const Plan plan = make_plan(problem, threads);
   Call call{problem, buffers, plan, kernel_for(detect_level(), problem.dtype, problem.metric), {}};
-  if (plan.workers == 1) return take_queries(call, 0);
-  const auto body = [](int64_t begin, int64_t end, void* context) {
-    for (int64_t i = begin; i < end; ++i) take_queries(*static_cast<Call*>(context), i);
-  };
-  parallel_for(0, plan.workers, 1, body, &call);
+  run_tasks<take_queries>(call, plan.workers, parallel_for);
 }
 
 const char* describe_rerank(const RerankProblem& problem, int threads, char* text, size_t text_bytes) {

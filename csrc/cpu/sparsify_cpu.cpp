@@ -10,6 +10,7 @@
 #include "cpu/select_rows.h"
 #include "cpu/sparsify_rows.h"
 #include "cpu/workers.h"
+#include "cpu/workspace.h"
 
 namespace gputopk::cpu {
 namespace {
@@ -19,12 +20,6 @@ constexpr int64_t kWorkPerRow = 512;
 constexpr int64_t kWorkPerWinner = 256;
 
 constexpr int64_t kGrabsPerWorker = 16;
-
-constexpr size_t kAlignment = 64;
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 struct Functions {
   SparsifyKernel kernel;
@@ -150,15 +145,6 @@ void take_piece(Call& call, int64_t piece) {
   const SparsifyKernel& kernel = call.functions.kernel;
   if (call.problem.k == 0) return kernel.accumulate(call.row, begin, end);
   call.counts()[piece] = kernel.collect(call.row, begin, end, call.floor, call.accumulates, call.list(piece));
-}
-
-template <void (*task)(Call&, int64_t)>
-void run_tasks(Call& call, int64_t tasks, ParallelFor parallel_for) {
-  if (tasks == 1) return task(call, 0);
-  const auto body = [](int64_t begin, int64_t end, void* context) {
-    for (int64_t i = begin; i < end; ++i) task(*static_cast<Call*>(context), i);
-  };
-  parallel_for(0, tasks, 1, body, &call);
 }
 
 int64_t collect_in_pieces(Call& call, ParallelFor parallel_for) {

@@ -17,6 +17,7 @@
 #include "cpu/level.h"
 #include "cpu/select_rows.h"
 #include "cpu/workers.h"
+#include "cpu/workspace.h"
 
 namespace gputopk::cpu {
 namespace {
@@ -41,8 +42,6 @@ constexpr int64_t kMinPanelRows = 16;
 
 // What the candidates of columns may take; with a large k fewer columns are read together.
 constexpr int64_t kMaxColumnsBytes = int64_t{32} << 20;
-
-constexpr size_t kAlignment = 64;
 
 template <class Order>
 Kernel<Order> kernel_for(Level level, bool wide) {
@@ -81,10 +80,6 @@ struct Plan {
   size_t slot_bytes;
   size_t total_bytes;
 };
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 bool is_wide(int64_t key_bytes, int64_t cols) {
   return key_bytes == 8 || (key_bytes == 4 && cols > kMaxNarrowCols);
@@ -287,15 +282,6 @@ void merge_pieces(Call<Order>& call, int64_t row) {
   call.kernel.write_best(batch, 0, scratch, count, call.output);
 }
 
-template <class Order, void (*task)(Call<Order>&, int64_t)>
-void run_tasks(Call<Order>& call, int64_t tasks, ParallelFor parallel_for) {
-  if (tasks == 1) return task(call, 0);
-  const auto body = [](int64_t begin, int64_t end, void* context) {
-    for (int64_t i = begin; i < end; ++i) task(*static_cast<Call<Order>*>(context), i);
-  };
-  parallel_for(0, tasks, 1, body, &call);
-}
-
 }  // namespace
 
 size_t workspace_bytes(const Problem& problem, const Layout& layout, int threads) {
@@ -322,10 +308,10 @@ void topk(const Problem& problem, const Layout& layout, const Buffers& buffers, 
     const Kernel<Order> kernel = kernel_for<Order>(detect_level(), plan.wide);
     Call<Order> call{problem, layout, buffers, plan, order, kernel, output, {}};
     if (plan.pieces == 1) {
-      run_tasks<Order, take_batches<Order>>(call, plan.workers, parallel_for);
+      run_tasks<take_batches<Order>>(call, plan.workers, parallel_for);
     } else {
-      run_tasks<Order, take_piece<Order>>(call, plan.workers, parallel_for);
-      run_tasks<Order, merge_pieces<Order>>(call, problem.rows, parallel_for);
+      run_tasks<take_piece<Order>>(call, plan.workers, parallel_for);
+      run_tasks<merge_pieces<Order>>(call, problem.rows, parallel_for);
     }
   });
 }

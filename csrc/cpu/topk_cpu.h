@@ -7,13 +7,9 @@
 
 #include "core/problem.h"
 #include "cpu/layout.h"
+#include "cpu/workers.h"
 
 namespace gputopk::cpu {
-
-// Runs body(begin, end, context) over [begin, end) in chunks of at least `grain`, on the caller's thread
-// pool.
-using ParallelFor = void (*)(int64_t begin, int64_t end, int64_t grain,
-                             void (*body)(int64_t begin, int64_t end, void* context), void* context);
 
 // Rows lie as `layout` says, here and below; problem.row_stride is not read.
 // Bytes of workspace for `topk` on up to `threads` threads: O(k) a thread and a small buffer.

@@ -14,13 +14,10 @@
 #include <type_traits>
 
 #include "cpu/workers.h"
+#include "cpu/workspace.h"
 
 namespace gputopk::cpu {
 namespace {
-
-constexpr size_t kAlignment = 64;
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // What a row costs beside reading it, and what an element costs that is looked at to be moved, in bytes as
 // workers.h counts them.
@@ -200,6 +197,18 @@ void do_row(const Call& call, int64_t row, const Team& team) {
   }
 }
 
+// Rows that are not done yet.
+template <class Bits, class Index>
+void take_rows(Call& call, int64_t worker) {
+  const Team alone{1, nullptr, call.slot(worker), call.slot(worker)};
+  for (;;) {
+    const int64_t row = call.next_row.fetch_add(1, std::memory_order_relaxed);
+    if (row >= call.varlen.problem.rows) return;
+    const bool is_done = call.varlen.windows.of(row).length > call.plan.shared_length;
+    if (!is_done) do_row<Bits, Index>(call, row, alone);
+  }
+}
+
 template <class Bits, class Index>
 void run(Call& call, int threads, ParallelFor parallel_for) {
   const Plan& plan = call.plan;
@@ -210,21 +219,7 @@ void run(Call& call, int threads, ParallelFor parallel_for) {
       if (call.varlen.windows.of(row).length > plan.shared_length) do_row<Bits, Index>(call, row, all);
     }
   }
-  const auto work = [](int64_t begin, int64_t end, void* context) {
-    Call& call = *static_cast<Call*>(context);
-    const int64_t rows = call.varlen.problem.rows;
-    for (int64_t worker = begin; worker < end; ++worker) {
-      const Team alone{1, nullptr, call.slot(worker), call.slot(worker)};
-      for (;;) {
-        const int64_t row = call.next_row.fetch_add(1, std::memory_order_relaxed);
-        if (row >= rows) break;
-        const bool is_done = call.varlen.windows.of(row).length > call.plan.shared_length;
-        if (!is_done) do_row<Bits, Index>(call, row, alone);
-      }
-    }
-  };
-  if (plan.workers == 1) return work(0, 1, &call);
-  parallel_for(0, plan.workers, 1, work, &call);
+  run_tasks<take_rows<Bits, Index>>(call, plan.workers, parallel_for);
 }
 
 }  // namespace

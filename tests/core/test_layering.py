@@ -19,6 +19,9 @@ CUDA_FILES = {
     "workspace.h": "cuda base",
     "topk.h": "front header",
     "topk.cpp": "front",
+    "rerank.cpp": "front",
+    "sparsify.cpp": "front",
+    "varlen.cpp": "front",
 }
 CUDA_FOLDERS = {"device": "device", "plan": "plan", "study": "study"}
 

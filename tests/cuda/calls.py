@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torch_topk  # noqa: F401 (loads the operators)
-from tests import oracle
+from tests import inputs, oracle
 
 topk = torch.ops.gputopk.topk
 
@@ -35,3 +35,17 @@ def run(tensor: torch.Tensor, k: int, algorithm: int, **flags):
 
 def check(tensor: torch.Tensor, k: int, algorithm: int, **flags) -> None:
     oracle.assert_topk_on_device(run(tensor, k, algorithm, **flags), tensor, k, **flags)
+
+
+def rows_at(
+    offset: int, rows: int, cols: int, dtype: torch.dtype, device, name: str = "normal", seed: int = 0
+):
+    """Rows `offset` elements behind a 16-byte boundary, all of them: in a wider tensor."""
+    per_vector = 16 // dtype.itemsize
+    stride = -(-(cols + offset) // per_vector) * per_vector
+    return inputs.make(name, rows, stride, dtype, device, seed)[:, offset : offset + cols]
+
+
+def head_of(row: torch.Tensor) -> int:
+    """Elements before the first that is 16-byte aligned."""
+    return -row.data_ptr() % 16 // row.element_size()

@@ -86,6 +86,7 @@ def conserve(rank, options, dtype):
         ({"ratio": 0.3, "value_dtype": torch.float16}, torch.float32),
         ({"ratio": 0.01, "residual_dtype": torch.float32, "value_dtype": torch.bfloat16}, torch.bfloat16),
         ({"k": 5000}, torch.float64),
+        ({"k": 7}, torch.float64),
     ],
 )
 def test_nothing_is_lost(options, dtype):

@@ -181,6 +181,25 @@ class Memory {
   void* memory_;
 };
 
+// Rows so many bytes apart: what lies between them is nobody's.
+void add_rows(const char* name, const void* first, int64_t rows, size_t stride, size_t row_bytes,
+              simt::Region kind = simt::Region::kInput) {
+  if (first == nullptr || rows == 0) return;
+  simt::add_region(name, const_cast<void*>(first), (rows - 1) * stride + row_bytes, kind,
+                   rows > 1 && stride > row_bytes ? row_bytes : 0, stride);
+}
+
+void add_list(const char* name, const void* first, size_t bytes) { add_rows(name, first, 1, bytes, bytes); }
+
+// Runs a plan to its end, on buffers that have been added.
+template <class Plan, class Buffers>
+int run_plan(const Plan& plan, Buffers buffers) {
+  const Memory workspace(cuda::workspace_bytes(plan));
+  buffers.workspace = workspace.get();
+  const int error = cuda::run(plan, buffers, nullptr);
+  return simt::synchronize() ? error : kFailed;
+}
+
 void check_written(const char* name, const void* begin, size_t bytes, size_t element_bytes) {
   size_t first = 0;
   if (simt::is_written(begin, bytes, first)) return;
@@ -205,9 +224,7 @@ int simt_forms(char* text, size_t bytes) {
 
 int simt_plan(const SimtTopk* call, const SimtDevice* device, char* text, size_t bytes) {
   return guarded(text, bytes, [&] {
-    char line[1024];
-    cuda::describe(plan_of(*call, use(*device)), line, sizeof(line));
-    copy_text(line, text, bytes);
+    cuda::describe(plan_of(*call, use(*device)), text, bytes);
     return kOk;
   });
 }
@@ -218,27 +235,19 @@ int simt_topk(const SimtTopk* call, const SimtDevice* device, char* text, size_t
   return guarded(text, bytes, [&]() -> int {
     const cuda::Plan plan = plan_of(*call, use(*device));
     const Problem& problem = plan.problem;
-    char line[1024];
-    cuda::describe(plan, line, sizeof(line));
-    copy_text(line, text, bytes);
+    cuda::describe(plan, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
     const size_t winners = static_cast<size_t>(problem.rows * problem.k);
-    const size_t row = problem.cols * element, stride = problem.row_stride * element;
-    simt::add_region("input", const_cast<void*>(call->input), (problem.rows - 1) * stride + row,
-                     simt::Region::kInput, stride > row ? row : 0, stride);
+    add_rows("input", call->input, problem.rows, problem.row_stride * element, problem.cols * element);
     simt::add_region("values", call->values, winners * element, simt::Region::kOutput);
     simt::add_region("indices", call->indices, winners * index, simt::Region::kOutput);
-    const Memory workspace(cuda::workspace_bytes(plan));
 
     gputopk::Buffers buffers;
     buffers.input = call->input;
     buffers.values = call->values;
     buffers.indices = call->indices;
-    buffers.workspace = workspace.get();
-    const int error = cuda::run(plan, buffers, nullptr);
-    if (!simt::synchronize()) return kFailed;
-    if (error != 0) return error;
+    if (const int error = run_plan(plan, buffers); error != kOk) return error;
     check_written("value", call->values, winners * element, element);
     check_written("index", call->indices, winners * index, index);
     return kOk;
@@ -250,10 +259,7 @@ int simt_varlen(const SimtVarlen* call, const SimtDevice* device, char* text, si
   return guarded(text, bytes, [&]() -> int {
     const cuda::Device gpu = use(*device);
     const auto numbers = [](const char* name, const SimtNumbers& given) {
-      if (given.data != nullptr) {
-        simt::add_region(name, const_cast<void*>(given.data), given.elements * (given.wide ? 8 : 4),
-                         simt::Region::kInput);
-      }
+      add_list(name, given.data, given.elements * (given.wide ? 8 : 4));
       return gputopk::Numbers{given.data, given.wide != 0, given.row_stride, given.col_stride};
     };
     gputopk::VarlenProblem varlen;
@@ -284,29 +290,16 @@ int simt_varlen(const SimtVarlen* call, const SimtDevice* device, char* text, si
     varlen.kth_alone = call->kth_alone != 0;
     if (varlen.kth_alone) varlen.windows.k = call->cols;
     const cuda::VarlenPlan plan = cuda::make_varlen_plan(varlen, gpu);
-    char line[1024];
-    cuda::describe(plan, line, sizeof(line));
-    copy_text(line, text, bytes);
+    cuda::describe(plan, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
-    const size_t row = problem.cols * element, stride = problem.row_stride * element;
-    simt::add_region("input", const_cast<void*>(call->input), (problem.rows - 1) * stride + row,
-                     simt::Region::kInput, stride > row ? row : 0, stride);
-    if (call->mask != nullptr) {
-      simt::add_region("mask", const_cast<void*>(call->mask), call->mask_elements, simt::Region::kInput);
-    }
-    const auto places = [&](int64_t row_stride) {
-      return static_cast<size_t>((problem.rows - 1) * row_stride + problem.k);
-    };
-    if (call->values != nullptr) {
-      simt::add_region("values", call->values, places(call->value_stride) * element, simt::Region::kOutput,
-                       call->value_stride > problem.k ? problem.k * element : 0,
-                       call->value_stride * element);
-    }
-    simt::add_region("indices", call->indices, places(call->index_stride) * index, simt::Region::kOutput,
-                     call->index_stride > problem.k ? problem.k * index : 0, call->index_stride * index);
+    add_rows("input", call->input, problem.rows, problem.row_stride * element, problem.cols * element);
+    add_list("mask", call->mask, call->mask_elements);
+    add_rows("values", call->values, problem.rows, call->value_stride * element, problem.k * element,
+             simt::Region::kOutput);
+    add_rows("indices", call->indices, problem.rows, call->index_stride * index, problem.k * index,
+             simt::Region::kOutput);
     simt::add_region("counts", call->counts, problem.rows * sizeof(int32_t), simt::Region::kOutput);
-    const Memory workspace(cuda::workspace_bytes(plan));
 
     gputopk::VarlenBuffers buffers;
     buffers.input = call->input;
@@ -315,10 +308,7 @@ int simt_varlen(const SimtVarlen* call, const SimtDevice* device, char* text, si
     buffers.value_stride = call->value_stride;
     buffers.index_stride = call->index_stride;
     buffers.counts = static_cast<int32_t*>(call->counts);
-    buffers.workspace = workspace.get();
-    const int error = cuda::run(plan, buffers, nullptr);
-    if (!simt::synchronize()) return kFailed;
-    if (error != 0) return error;
+    if (const int error = run_plan(plan, buffers); error != kOk) return error;
     for (int64_t r = 0; r < problem.rows; ++r) {
       const auto begin = [&](void* out, int64_t row_stride, size_t bytes_each) {
         return static_cast<char*>(out) + r * row_stride * bytes_each;
@@ -358,37 +348,28 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     problem.allow_shift = call->allow_shift;
     problem.positions = call->positions != 0;
     const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu, call->most_stored_bytes);
-    char line[1024];
-    cuda::describe(plan, line, sizeof(line));
-    copy_text(line, text, bytes);
+    cuda::describe(plan, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), id = problem.wide_ids ? 8 : 4;
     const size_t query_element = gputopk::dtype_bytes(problem.query_dtype),
                  range = problem.wide_ranges ? 8 : 4;
     const size_t winners = static_cast<size_t>(problem.queries * problem.k);
-    const auto add_rows = [](const char* name, const void* first, int64_t rows, size_t stride,
-                             size_t row_bytes) {
-      if (rows == 0) return;
-      simt::add_region(name, const_cast<void*>(first), (rows - 1) * stride + row_bytes, simt::Region::kInput,
-                       stride > row_bytes ? row_bytes : 0, stride);
-    };
     add_rows("queries", call->query_rows, problem.queries, problem.query_stride * query_element,
              problem.dims * query_element);
     add_rows("vectors", call->vector_rows, problem.vectors, problem.vector_stride * element,
              problem.dims * element);
     if (call->row_offsets != nullptr) {
-      add_rows("candidate ids", call->ids, 1, 0, problem.listed * id);
-      add_rows("row offsets", call->row_offsets, 1, 0, (problem.queries + 1) * range);
+      add_list("candidate ids", call->ids, problem.listed * id);
+      add_list("row offsets", call->row_offsets, (problem.queries + 1) * range);
     } else {
       const int64_t lists = problem.id_stride == 0 ? 1 : problem.queries;
       add_rows("candidate ids", call->ids, lists, problem.id_stride * id, problem.candidates * id);
     }
-    if (call->lengths != nullptr) add_rows("lengths", call->lengths, 1, 0, problem.queries * range);
-    if (call->scales != nullptr) add_rows("scales", call->scales, 1, 0, problem.vectors * sizeof(float));
-    if (call->allow != nullptr) add_rows("allow", call->allow, 1, 0, call->allow_bytes);
+    add_list("lengths", call->lengths, problem.queries * range);
+    add_list("scales", call->scales, problem.vectors * sizeof(float));
+    add_list("allow", call->allow, call->allow_bytes);
     simt::add_region("distances", call->distances, winners * sizeof(float), simt::Region::kOutput);
     simt::add_region("ids", call->ids_out, winners * id, simt::Region::kOutput);
-    const Memory workspace(cuda::workspace_bytes(plan));
 
     gputopk::RerankBuffers buffers;
     buffers.queries = call->query_rows;
@@ -400,10 +381,7 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     buffers.allow = call->allow;
     buffers.distances = call->distances;
     buffers.ids = call->ids_out;
-    buffers.workspace = workspace.get();
-    const int error = cuda::run(plan, buffers, nullptr);
-    if (!simt::synchronize()) return kFailed;
-    if (error != 0) return error;
+    if (const int error = run_plan(plan, buffers); error != kOk) return error;
     check_written("distance", call->distances, winners * sizeof(float), sizeof(float));
     check_written("id", call->ids_out, winners * id, id);
     return kOk;
@@ -434,30 +412,19 @@ int simt_sparsify(const SimtSparsify* call, const SimtDevice* device, char* text
     buffers.values = call->values;
     buffers.indices = call->indices;
     const auto plan = cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers));
-    char line[1024];
-    cuda::describe(plan, line, sizeof(line));
-    copy_text(line, text, bytes);
+    cuda::describe(plan, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
     const size_t winners = static_cast<size_t>(problem.rows * problem.k);
-    const auto add_rows = [&](const char* name, const void* first, int64_t row_stride, size_t element_bytes,
-                              simt::Region kind) {
-      if (first == nullptr) return;
-      const size_t row = problem.cols * element_bytes, stride = row_stride * element_bytes;
-      simt::add_region(name, const_cast<void*>(first), (problem.rows - 1) * stride + row, kind,
-                       problem.rows > 1 && stride > row ? row : 0, stride);
-    };
-    add_rows("self", call->self, call->self_stride, element, simt::Region::kInOut);
-    add_rows("add", call->add, call->add_stride, gputopk::dtype_bytes(problem.add_dtype),
-             simt::Region::kInput);
-    add_rows("momentum", call->momentum, call->momentum_stride, element, simt::Region::kInOut);
+    const size_t added = gputopk::dtype_bytes(problem.add_dtype);
+    add_rows("self", call->self, problem.rows, call->self_stride * element, problem.cols * element,
+             simt::Region::kInOut);
+    add_rows("add", call->add, problem.rows, call->add_stride * added, problem.cols * added);
+    add_rows("momentum", call->momentum, problem.rows, call->momentum_stride * element,
+             problem.cols * element, simt::Region::kInOut);
     simt::add_region("values", call->values, winners * element, simt::Region::kOutput);
     simt::add_region("indices", call->indices, winners * index, simt::Region::kOutput);
-    const Memory workspace(cuda::workspace_bytes(plan));
-    buffers.workspace = workspace.get();
-    const int error = cuda::run(plan, buffers, nullptr);
-    if (!simt::synchronize()) return kFailed;
-    if (error != 0) return error;
+    if (const int error = run_plan(plan, buffers); error != kOk) return error;
     check_written("value", call->values, winners * element, element);
     check_written("index", call->indices, winners * index, index);
     return kOk;

@@ -150,11 +150,9 @@ enum class Region : uint8_t { kInput, kOutput, kWorkspace, kInOut };
 // Memory that kernels may use. `row_bytes` of each `stride_bytes`, 0: all of it.
 void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t row_bytes = 0,
                 size_t stride_bytes = 0);
-// Of an output: whether all has been written; else the first byte that has not.
+// Of a part of an output: whether all has been written; else the first byte that has not.
 bool is_written(const void* begin, size_t bytes, size_t& first);
 void clear_regions();
 void poison(void* memory, size_t bytes);
-// By the thread that runs, as if it were a load or store.
-void access_range(const void* pointer, size_t bytes, bool writes);
 
 }  // namespace simt

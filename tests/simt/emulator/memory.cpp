@@ -207,11 +207,11 @@ void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t
 }
 
 bool is_written(const void* begin, size_t bytes, size_t& first) {
-  for (const GlobalRegion& region : regions) {
-    if (region.begin != begin || region.written.empty()) continue;
-    for (first = 0; first < bytes; ++first) {
-      if (region.written[first] == 0) return false;
-    }
+  const GlobalRegion* const region = region_of(reinterpret_cast<uintptr_t>(begin));
+  if (region == nullptr || region->written.empty()) return true;
+  const size_t at = static_cast<const unsigned char*>(begin) - region->begin;
+  for (first = 0; first < bytes; ++first) {
+    if (region->written[at + first] == 0) return false;
   }
   return true;
 }
@@ -226,10 +226,6 @@ void announce_host_access(const void* pointer, size_t bytes, bool writes_it) {
   GlobalRegion* const region = region_of(address);
   if (region == nullptr) fail("work between kernels uses memory that is not the call's");
   check_region(*region, address, bytes, writes_it ? Kind::kWrite : Kind::kRead);
-}
-
-void access_range(const void* pointer, size_t bytes, bool writes_it) {
-  access(pointer, bytes, writes_it ? Kind::kWrite : Kind::kRead, /*whole=*/false);
 }
 
 uint64_t atomic(Atomic operation, void* address, int bytes, uint64_t value, uint64_t compared) {

@@ -1,0 +1,70 @@
+// How a ragged top-k's plan is run: move candidates together, select from windows, order, finish.
+#include "cuda/topk.h"
+
+#include "cuda/workspace.h"
+
+namespace gputopk::cuda {
+namespace {
+
+// Where a ragged top-k keeps candidates that were moved together, and what is selected.
+struct VarlenMemory {
+  varlen::Moved moved;
+  void* values = nullptr;
+  void* positions = nullptr;
+  char* ordering = nullptr;
+  size_t bytes = 0;
+
+  VarlenMemory(const VarlenPlan& plan, void* base) {
+    if (plan.problem.kth_alone) return;  // written to the outputs
+    const Problem& problem = plan.problem.problem;
+    const int64_t element = dtype_bytes(problem.dtype), position = plan.selection.wide_indices ? 8 : 4;
+    Workspace workspace(base);
+    if (plan.problem.filter.filters()) {
+      moved.elements = workspace.take<char>(problem.rows * problem.cols * element);
+      moved.positions = workspace.take<char>(problem.rows * problem.cols * position);
+      moved.counts = workspace.take<int64_t>(problem.rows);
+    }
+    values = workspace.take<char>(problem.rows * problem.k * element);
+    positions = workspace.take<char>(problem.rows * problem.k * position);
+    const size_t more = plan.order_rows ? plan.order_rows->workspace_bytes(plan.ordering) : 0;
+    ordering = workspace.take<char>(static_cast<int64_t>(more));
+    bytes = workspace.bytes();
+  }
+};
+
+}  // namespace
+
+size_t workspace_bytes(const VarlenPlan& plan) { return VarlenMemory(plan, nullptr).bytes; }
+
+ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream stream) {
+  const VarlenProblem& problem = plan.problem;
+  const VarlenMemory memory(plan, buffers.workspace);
+  const bool filters = problem.filter.filters(), wide = plan.selection.wide_indices;
+  WindowRows rows{problem.windows, nullptr, problem.problem.row_stride, problem.kth_alone};
+  Buffers selection;
+  selection.input = buffers.input;
+  if (problem.kth_alone) {
+    selection.values = buffers.values;
+    selection.indices = buffers.indices;
+    return plan.config.run_windows(plan.selection, rows, selection, stream);
+  }
+  selection.values = memory.values;
+  selection.indices = memory.positions;
+  selection.workspace = memory.ordering;
+  ErrorCode error = 0;
+  if (filters) {
+    error = varlen::move_together(problem, buffers, memory.moved, wide, stream);
+    rows = {problem.windows, memory.moved.counts, problem.problem.cols};
+    selection.input = memory.moved.elements;
+  }
+  if (error == 0 && problem.problem.k > 0) {
+    error = plan.config.run_windows(plan.selection, rows, selection, stream);
+  }
+  // To order positions alone, they are the values too.
+  if (problem.order == WinnerOrder::kByIndex) selection.values = memory.positions;
+  if (error == 0 && plan.order_rows) error = plan.order_rows->run(plan.ordering, selection, stream);
+  if (error != 0) return error;
+  return varlen::finish(problem, buffers, memory.moved, {memory.positions, wide}, plan.device, stream);
+}
+
+}  // namespace gputopk::cuda
