@@ -14,6 +14,7 @@ import argparse
 import random
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -82,7 +83,7 @@ def as_set(outputs: timing.Outputs) -> torch.Tensor:
     return outputs[1].sort(dim=-1).values
 
 
-def time_input(request: dict[str, Any], name: str, seed: int) -> list[Record]:
+def time_input(request: dict[str, Any], name: str, seed: int, without: Sequence[str] = ()) -> list[Record]:
     """The times of all forms on one input, unsorted and sorted."""
     rows, cols, k, dtype = (request[key] for key in ("rows", "cols", "k", "dtype"))
     x = inputs.make(name, rows, cols, getattr(torch, dtype), torch.device("cuda"), seed)
@@ -90,7 +91,7 @@ def time_input(request: dict[str, Any], name: str, seed: int) -> list[Record]:
     records, first = [], None
     in_order_us: dict[str, float] = {}
     for order in (True, False):
-        forms = forms_of(request, order)
+        forms = {form: ordered for form, ordered in forms_of(request, order).items() if form not in without}
         # A form whose rows come out in order takes as long unsorted.
         names = [form for form in forms if form not in in_order_us]
         contenders = [floor_contender(x), *(contender(form, k, order) for form in names)]
@@ -118,6 +119,8 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=500, help="start no point after so many")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--most-k", type=int, default=2**26, metavar="K", help="leave out requests for more")
+    parser.add_argument("--without", nargs="+", default=[], metavar="FORM", help="forms that are not timed")
     parser.add_argument("--commit", help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/plan-cuda.jsonl")
     options = parser.parse_args()
@@ -134,11 +137,13 @@ def main() -> int:
     progress = report.Progress(int(options.seconds))
     while (spent := time.monotonic() - start) < options.seconds:
         request = draw(random_)
+        if request["k"] > options.most_k:
+            continue
         hard = random_.choice(INPUTS[1:])
         progress.done = int(spent)
         progress.show(f"{points} points; {request}")
         for name in ("normal", hard):
-            for record in time_input(request, name, seed=points):
+            for record in time_input(request, name, points, options.without):
                 out.write({"kind": "plan", "point": points, **record})
         points += 1
     progress.close()
