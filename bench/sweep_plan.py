@@ -35,7 +35,6 @@ MAX_K = 2**20
 DTYPES = ("float32", "float32", "float32", "bfloat16", "bfloat16", "uint8", "int64", "int64")
 ONE_ROW = 0.15  # of the points
 LARGE_K = 0.15  # of the points: a tenth of the row or more, and now and then all of it
-SORTED_ROWS = 0.1  # of the points: one long row, or a few, of which a good part is wanted
 INPUTS = ("normal", "increasing", "all_equal", "twelve_bit_random", "few_distinct", "ones_with_four_outliers")
 
 Record = report.Record
@@ -46,15 +45,7 @@ def log_uniform(random_: random.Random, least: int, most: int) -> int:
     return min(most, int(least * (most / least + 1e-9) ** random_.random()))
 
 
-def draw_sorted_rows(random_: random.Random) -> dict[str, int]:
-    cols = log_uniform(random_, 2**15, 2**24)
-    rows = 1 if random_.random() < 0.7 else log_uniform(random_, 2, min(64, 2**26 // cols))
-    return {"rows": rows, "cols": cols, "k": random_.choice((cols, int(cols * random_.uniform(0.25, 1))))}
-
-
 def draw(random_: random.Random) -> dict[str, Any]:
-    if random_.random() < SORTED_ROWS:
-        return {**draw_sorted_rows(random_), "dtype": random_.choice(DTYPES)}
     cols = log_uniform(random_, 8, 2**26)
     most_rows = 1 if random_.random() < ONE_ROW else min(2**17, max(1, MAX_ELEMENTS // cols))
     rows = log_uniform(random_, 1, most_rows)

@@ -33,7 +33,7 @@ cuda::Device device_of(int32_t index) {
                         10 * attribute_of(index, cudaDevAttrComputeCapabilityMajor) +
                             attribute_of(index, cudaDevAttrComputeCapabilityMinor),
                         attribute_of(index, cudaDevAttrMaxSharedMemoryPerBlockOptin),
-                        cuda::most_cluster_blocks(), cuda::sort::device_sort_bytes};
+                        cuda::most_cluster_blocks()};
   };
   if (index < 0 || index >= static_cast<int32_t>(known.size())) return ask();
   std::call_once(known[index].asked, [&] { known[index].device = ask(); });

@@ -17,19 +17,16 @@
 namespace gputopk::binding {
 namespace {
 
-// `make` gives the form's config, where there is anything to do; `order_rows`, how winners in no order are
-// put in order, else as the plan would.
+// `make` gives the form's config, where there is anything to do.
 template <class MakeConfig>
-std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make,
-                                     std::optional<cuda::sort::OrderRows> order_rows = std::nullopt) {
+std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make) {
   gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, kTopk);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, kTopk);
   if (!request.empty()) {
     const cuda::Device device = device_of(request.input.get_device_index());
-    cuda::Plan plan = cuda::plan_of(request.problem, device, make());
-    if (plan.order_rows && order_rows) plan.order_rows = order_rows;
-    run_plan(plan, buffers_of(request, values.get(), indices.get()), request.input, kTopk);
+    run_plan(cuda::plan_of(request.problem, device, make()), buffers_of(request, values.get(), indices.get()),
+             request.input, kTopk);
   }
   return {values, indices};
 }
@@ -131,11 +128,10 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
   });
 }
 
-// One form of the plan's list, by its name, wherever it can run, and one way to order its winners.
+// One form of the plan's list, by its name, wherever it can run.
 std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, bool largest, bool sorted,
-                                      bool magnitude, std::string order) {
+                                      bool magnitude) {
   Request request = canonicalise(self, {k, -1, largest, sorted, magnitude, std::nullopt, 0});
-  const CurrentDevice current(self.get_device_index());
   const cuda::Device device = device_of(self.get_device_index());
   std::optional<cuda::Config> found;
   cuda::visit_forms(request.problem, device, [&](const auto& config) {
@@ -143,17 +139,7 @@ std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, 
   });
   check(found.has_value(), "gputopk::_form: no form ", name, " serves ", request.problem.rows, " rows of ",
         request.problem.cols, " elements and k ", k);
-  std::optional<cuda::sort::OrderRows> order_rows;
-  if (order == "blocks") {
-    order_rows = cuda::sort::OrderRows::by_blocks(request.problem, device);
-  } else if (order == "device_sort") {
-    order_rows = cuda::sort::OrderRows::by_device_sort(request.problem, device);
-    check(order_rows.has_value(), "gputopk::_form: no device-wide sort orders ", request.problem.rows,
-          " rows of ", k, " winners of ", request.problem.cols, " elements");
-  } else {
-    check(order.empty(), "gputopk::_form: order must be blocks, device_sort or empty, but is ", order);
-  }
-  return run_study(request, [&] { return *found; }, order_rows);
+  return run_study(request, [&] { return *found; });
 }
 
 void read_floor(Tensor self, Tensor scratch) {
@@ -190,11 +176,11 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
       "_grid_select(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int blocks=0, int "
       "threads=0, "
       "bool thread_queues=False, int form=0) -> (Tensor values, Tensor indices)");
-  // Any form of the plan's list, by the name that `_forms` gives it; where it leaves rows in no order,
-  // `order` is "blocks", "device_sort" or the plan's choice.
+  // Any form of the plan's list, by the name that `_forms` gives it.
   m.def(
-      "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False, "
-      "str order=\"\") -> (Tensor values, Tensor indices)");
+      "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
+      "-> "
+      "(Tensor values, Tensor indices)");
   // Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
 }

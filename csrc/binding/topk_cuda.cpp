@@ -20,10 +20,8 @@ namespace {
 const cuda::Plan& plan_of(const Request& request) {
   static thread_local PlanCache cache;
   const int32_t device = request.input.get_device_index();
-  return cache.get(request.problem, request.algorithm, device, [&] {
-    const CurrentDevice current(device);  // CUB is asked of it
-    return cuda::make_plan(request.problem, device_of(device), request.algorithm);
-  });
+  return cache.get(request.problem, request.algorithm, device,
+                   [&] { return cuda::make_plan(request.problem, device_of(device), request.algorithm); });
 }
 
 void run(const Request& request, Buffers buffers) {
@@ -33,9 +31,7 @@ void run(const Request& request, Buffers buffers) {
 std::string describe_plan(const Request& request) { return text_of_plan(plan_of(request)); }
 
 std::string list_forms(const Request& request) {
-  const int32_t device = request.input.get_device_index();
-  const CurrentDevice current(device);
-  return forms_text(request.problem, device_of(device));
+  return forms_text(request.problem, device_of(request.input.get_device_index()));
 }
 
 constexpr Backend kCuda{check_cuda_algorithm, run, describe_plan};

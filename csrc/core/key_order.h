@@ -2,8 +2,7 @@
 //
 // A key is as wide as its value, and a larger key is always the better element: a select loop compares
 // unsigned integers and knows nothing of dtypes or flags. Equal values have equal keys (-0 and +0, all
-// NaNs, both signs of a magnitude); such a key has no pattern of its own, and outputs are copied from the
-// input.
+// NaNs), so a key cannot be decoded; outputs are copied from the input.
 //
 // The order is data, not code: a few masks that a kernel takes by value. Code is instantiated for the
 // eight combinations of width and integer | floating.
@@ -63,22 +62,6 @@ struct KeyOrder {
       key = key < nan_key ? key : nan_key;
     }
     return static_cast<Bits>(key ^ flip);
-  }
-
-  // The pattern that alone has this key, of some pattern; false where several might: those of zero, of NaN,
-  // and of magnitudes.
-  GPUTOPK_HOST_DEVICE bool only_pattern_of(Bits key, Bits& bits) const {
-    constexpr Bits kSign = static_cast<Bits>(Bits{1} << (kBits - 1));
-    const Bits unflipped = static_cast<Bits>(key ^ flip);
-    if constexpr (kFloating) {
-      const bool negative = unflipped < offset;
-      bits =
-          negative ? static_cast<Bits>(kSign | (offset - unflipped)) : static_cast<Bits>(unflipped - offset);
-      return signed_mask != 0 && unflipped != offset && unflipped <= static_cast<Bits>(2 * max_magnitude);
-    } else {
-      bits = static_cast<Bits>(unflipped - offset);
-      return signed_mask == 0;
-    }
   }
 
   // A pattern whose key no other's is below: what a row is filled up with behind its last element.

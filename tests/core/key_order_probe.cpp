@@ -38,20 +38,6 @@ extern "C" uint64_t probe_worst(int dtype, int largest, int magnitude) {
                                   [](const auto& order) { return uint64_t{order.worst()}; });
 }
 
-// The patterns that alone have their keys: 1 where there is one, else 0.
-extern "C" void probe_patterns(int dtype, int largest, int magnitude, const uint64_t* keys, int64_t count,
-                               uint64_t* patterns, uint8_t* alone) {
-  gputopk::visit_key_order(static_cast<gputopk::DType>(dtype), largest != 0, magnitude != 0,
-                           [&](const auto& order) {
-                             using Bits = typename std::decay_t<decltype(order)>::Bits;
-                             for (int64_t i = 0; i < count; ++i) {
-                               Bits bits{};
-                               alone[i] = order.only_pattern_of(static_cast<Bits>(keys[i]), bits) ? 1 : 0;
-                               patterns[i] = bits;
-                             }
-                           });
-}
-
 // Distances from `least` in the range [least, most], on registers of 32 bits or more as the kernels have
 // them. 0 where the range has none.
 extern "C" int probe_distances(int dtype, int largest, int magnitude, uint64_t least, uint64_t most,

@@ -113,36 +113,6 @@ def test_special_and_random_patterns_of_a_wide_dtype_keep_their_order(probe, dty
 
 @pytest.mark.parametrize(("largest", "magnitude"), FLAGS)
 @pytest.mark.parametrize("dtype", NARROW + WIDE, ids=oracle.name_of)
-def test_a_key_of_one_pattern_gives_it_back(probe, dtype, largest, magnitude):
-    width = 8 * dtype.itemsize
-    bits = np.arange(2**width).astype(f"u{dtype.itemsize}") if width <= 16 else wide_patterns(dtype)
-    keys = keys_of(probe, bits, dtype, largest, magnitude)
-    patterns, alone = np.empty(bits.size, np.uint64), np.empty(bits.size, np.uint8)
-    probe.probe_patterns(
-        dtype_number(probe, dtype),
-        int(largest),
-        int(magnitude),
-        keys.ctypes.data_as(ctypes.c_void_p),
-        ctypes.c_int64(bits.size),
-        patterns.ctypes.data_as(ctypes.c_void_p),
-        alone.ctypes.data_as(ctypes.c_void_p),
-    )
-    alone = alone.astype(bool)
-    assert np.array_equal(patterns[alone], bits[alone])
-    # All but zeros and NaNs, as long as signs count.
-    floating = dtype in oracle.FLOAT_DTYPES
-    if magnitude and (floating or dtype.is_signed):
-        assert not alone.any()
-    elif floating:
-        sizes = bits & bits.dtype.type(2 ** (width - 1) - 1)
-        ranks = oracle.ranks(bits, dtype, False)
-        assert np.array_equal(alone, (sizes != 0) & (ranks != ranks.max()))
-    else:
-        assert alone.all()
-
-
-@pytest.mark.parametrize(("largest", "magnitude"), FLAGS)
-@pytest.mark.parametrize("dtype", NARROW + WIDE, ids=oracle.name_of)
 def test_distances_are_those_of_keys_and_none_is_short_outside_the_range(probe, dtype, largest, magnitude):
     width = 8 * dtype.itemsize
     bits = np.arange(2**width).astype(f"u{dtype.itemsize}") if width <= 16 else wide_patterns(dtype)

@@ -623,7 +623,7 @@ def test_auto_is_near_the_best_form_wherever_the_sweep_timed_them():
 
 
 # Written after the sweep: `auto` takes none of them.
-NOT_TIMED = {"bitonic.one_thread", "bitonic.many_blocks", "sort.copy", "sort.partition", "sort.device_rows"}
+NOT_TIMED = {"bitonic.one_thread", "bitonic.many_blocks", "sort.copy", "sort.partition"}
 
 
 def test_every_form_has_costs_but_those_that_were_not_timed():

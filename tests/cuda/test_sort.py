@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import torch_topk
-from tests import inputs, oracle, tuning
+from tests import inputs, oracle
 from tests.cuda.calls import DTYPES, FLAGS, check, topk
 
 plan = torch.ops.gputopk._plan
@@ -58,40 +58,6 @@ def test_few_of_a_long_row_are_no_case_for_sorting():
     plan(meta(2, 80_000), 10_000, algorithm=SORT)
     with pytest.raises(RuntimeError, match=r"sort cannot serve this: .* k is less than an eighth of cols"):
         plan(meta(2, 80_008), 100, algorithm=SORT)
-
-
-def test_a_device_wide_sort_is_for_a_good_part_of_a_few_long_rows():
-    def serves(rows: int, cols: int, k: int, dtype: torch.dtype = torch.float32) -> bool:
-        return "sort.device_rows; " in torch.ops.gputopk._forms(meta(rows, cols, dtype=dtype), k)
-
-    most_rows, share = tuning.number("kDeviceSortMostRows"), tuning.number("kDeviceSortMostColsPerK")
-    assert serves(1, BLOCK + 1, BLOCK) and not serves(1, BLOCK, BLOCK)
-    assert serves(1, WIDE_BLOCK + 1, WIDE_BLOCK, torch.int64)
-    for cols in (1 << 20, 10_000_000, 2**31 - 1):
-        assert serves(1, cols, cols // share) and not serves(1, cols, cols // share - 1)
-        assert serves(most_rows, cols, cols) and not serves(most_rows + 1, cols, cols)
-    assert not serves(1, 2**31, 2**31)
-
-
-def test_very_many_winners_are_put_in_order_by_a_device_wide_sort_where_one_number_holds_each():
-    many = 1 << 19
-
-    def bits(rows: int, cols: int, k: int, dtype: torch.dtype, **flags) -> int | None:
-        text = plan(meta(rows, cols, dtype=dtype), k, algorithm=AIR, **flags)
-        assert "then order_rows" in text
-        found = re.search(r"order_rows by a device-wide sort of (\d+) bits", text)
-        return int(found[1]) if found else None
-
-    assert tuning.number("kDeviceOrderMinK") == many
-    assert bits(1, 1 << 25, many, torch.float32) == 25 + 32
-    assert bits(1, (1 << 25) + 1, many, torch.bfloat16) == 26 + 16
-    assert bits(100, 1 << 22, many, torch.uint8) == 7 + 22 + 8
-    # Too few; indices that are no room for a number; too wide a number; more than 2^31 winners.
-    assert bits(1, 1 << 25, many - 1, torch.float32) is None
-    assert bits(1, 1 << 25, many, torch.float32, index_dtype=torch.int32) is None
-    assert bits(1, 1 << 25, many, torch.int64) is None
-    assert bits(1 << 7, 1 << 26, many, torch.float32) is None
-    assert bits(1 << 13, 1 << 19, many, torch.uint8) is None
 
 
 # ---- On a GPU ----
@@ -160,52 +126,6 @@ def test_more_parts_than_a_block_can_keep_apart(device):
     for dtype, k in [(torch.int64, 12_000_000), (torch.float32, 30_000_000)]:
         tensor = inputs.make("normal", 1, 40_000_000, dtype, device, seed=1)
         check(tensor, k, SORT)
-
-
-def form(tensor: torch.Tensor, k: int, name: str, order: str = "", **flags):
-    largest, magnitude = flags.get("largest", True), flags.get("magnitude", False)
-    return torch.ops.gputopk._form(tensor, k, name, largest, True, magnitude=magnitude, order=order)
-
-
-@pytest.mark.gpu
-@DTYPES
-def test_rows_sorted_device_wide(device, dtype):
-    for rows, cols, k in [(1, 16_385, 16_385), (3, 100_003, 30_000), (1, 3_000_001, 1_500_000)]:
-        for seed, name in enumerate(["mixed_rows", "random_bits", "all_equal", "few_distinct"]):
-            if name != "mixed_rows" and name not in inputs.names_for(dtype):
-                continue
-            whole = inputs.make(name, rows, cols + 3, dtype, device, seed)
-            for flags in FLAGS:
-                tensor = whole[:, 1 : cols + 1]
-                outputs = form(tensor, k, "sort.device_rows", **flags)
-                oracle.assert_topk_on_device(outputs, tensor, k, **{**flags, "sorted": True})
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [d for d in oracle.DTYPES if d.itemsize < 8], ids=oracle.name_of)
-def test_winners_put_in_order_device_wide(device, dtype):
-    for rows, cols, k in [(1, 9, 9), (1, 100_000, 5000), (50, 40_003, 9001), (3, 1 << 20, 1 << 19)]:
-        for seed, name in enumerate(["mixed_rows", "all_equal", "increasing"]):
-            if name != "mixed_rows" and name not in inputs.names_for(dtype):
-                continue
-            tensor = inputs.make(name, rows, cols + 3, dtype, device, seed)[:, 1 : cols + 1]
-            for flags in FLAGS:
-                outputs = form(tensor, k, "air.many_blocks", "device_sort", **flags)
-                oracle.assert_topk_on_device(outputs, tensor, k, **{**flags, "sorted": True})
-
-
-@pytest.mark.gpu
-def test_a_graph_of_a_device_wide_sort_replays_on_changed_rows(device):
-    tensor = inputs.make("normal", 2, 300_001, torch.float32, device, seed=1)
-    for name, order in [("sort.device_rows", ""), ("air.many_blocks", "device_sort")]:
-        form(tensor, 280_000, name, order)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = form(tensor, 280_000, name, order)
-        for seed, family in enumerate(["all_equal", "increasing", "normal"]):
-            tensor.copy_(inputs.make(family, 2, 300_001, torch.float32, device, seed=seed))
-            graph.replay()
-            oracle.assert_topk_on_device(result, tensor, 280_000)
 
 
 @pytest.mark.gpu

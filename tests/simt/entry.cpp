@@ -88,8 +88,7 @@ cuda::Device use(const SimtDevice& device) {
   simt::machine.message.clear();
   simt::machine.launches = simt::machine.steps = simt::machine.switches = 0;
   simt::most_cols_of_32_bits = device.most_cols_of_32_bits;
-  return {device.sm_count, device.compute_capability, device.shared_bytes, device.cluster_blocks,
-          cuda::sort::device_sort_bytes};
+  return {device.sm_count, device.compute_capability, device.shared_bytes, device.cluster_blocks};
 }
 
 Problem problem_of(const SimtTopk& call) {
@@ -123,15 +122,11 @@ cuda::Plan plan_of(const SimtTopk& call, const cuda::Device& device) {
     if (const char* reason = cuda::unsupported_reason(problem, Form::kAlgorithm))
       throw std::invalid_argument(reason);
     Taken take(parse(call.overrides));
-    const bool forced = take("forced", 0) != 0, device_order = take("device_order", 0) != 0;
+    const bool forced = take("forced", 0) != 0;
     if (!forced && !Form::serves(problem, device))
       throw std::invalid_argument("the form does not serve this");
     plan = cuda::plan_of(problem, device, config_of<Form>(problem, device, take));
     take.done();
-    if (device_order && plan->order_rows) {
-      plan->order_rows = cuda::sort::OrderRows::by_device_sort(problem, device);
-      require(plan->order_rows.has_value(), "winners are not ordered by a device-wide sort");
-    }
     return true;
   });
   if (!plan) throw std::runtime_error("no form " + form);

@@ -168,12 +168,6 @@ cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device&
 }
 
 template <>
-cuda::sort::DeviceRows config_of(const Problem& problem, const cuda::Device& device, Taken&) {
-  require(problem.cols <= simt::most_cols_of_32_bits, "indices of 32 bits do not serve");
-  return cuda::sort::DeviceRows::plan(problem, device);
-}
-
-template <>
 cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::sort::WholeRows::plan(problem, device);
   cuda::sort::Shape& shape = config.shape;

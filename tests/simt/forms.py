@@ -15,7 +15,6 @@ def _air_many(rng: random.Random) -> dict[str, int]:
         "adaptive": rng.random() < 0.8,
         "early_stop": rng.random() < 0.8,
         "buffer": rng.choice((-1, -1, 1, 64, 4096)),
-        "device_order": rng.random() < 0.2,
     }
 
 
@@ -74,10 +73,6 @@ def _delegate_cluster(rng: random.Random) -> dict[str, int]:
     }
 
 
-def _device_rows(rng: random.Random) -> dict[str, int]:
-    return {}
-
-
 def _whole_rows(rng: random.Random) -> dict[str, int]:
     capacity = rng.choice((1024, 2048))
     parts = rng.choice((1, 2, 4, 16))
@@ -94,7 +89,6 @@ _DRAW = {
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
     "delegate.one_cluster": _delegate_cluster,
-    "sort.device_rows": _device_rows,
     "sort.whole_rows": _whole_rows,
 }
 

@@ -64,14 +64,6 @@ RESIDENT = (
     "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
     "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
 )
-DEVICE_ROWS = (
-    "float32 normal 3x5000 k=3000 form=sort.device_rows forced=1 sm_count=2",
-    "float16 mixed_rows 2x900 k=900 magnitude=1 form=sort.device_rows forced=1 sm_count=2",
-)
-DEVICE_ORDER = (
-    f"float32 normal 3x5000 k=3000 {MANY} blocks=2 device_order=1 sm_count=2",
-    f"float16 mixed_rows 2x900 k=900 magnitude=1 {MANY} blocks=2 device_order=1 sm_count=2",
-)
 SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1",)
 
 
@@ -151,19 +143,6 @@ MUTANTS = (
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
     ),
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
-    Mutant("sort/device_rows.cu", "follow_kernel_before();", "let_next_kernel_start();", DEVICE_ROWS),
-    Mutant(
-        "sort/device_rows.cu",
-        "!order.only_pattern_of(key[i], value)",
-        "(order.only_pattern_of(key[i], value), false)",
-        DEVICE_ROWS,
-    ),
-    Mutant(
-        "sort/device_order.cu",
-        "input[row * row_stride + static_cast<int64_t>(index)]",
-        "input[static_cast<int64_t>(index)]",
-        DEVICE_ORDER,
-    ),
     # Reading and writing.
     Mutant(
         "device/winner_writer.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", AIR_MANY

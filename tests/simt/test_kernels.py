@@ -73,11 +73,6 @@ FORMS = {
     ],
     "sort.copy": [("7x300", 300, "sorted=0"), ("1x9000", 9000, "sorted=0 sm_count=2")],
     "sort.partition": [("1x70000", 9000, "sm_count=3")],
-    "sort.device_rows": [
-        ("3x700", 300, "forced=1"),
-        ("2x5000", 5000, "forced=1"),
-        ("1x20000", 9000, ""),
-    ],
     "sort.whole_rows": [
         ("5x700", 350, ""),
         ("2x3000", 3000, "sm_count=2"),
@@ -168,27 +163,6 @@ def test_every_named_input(form):
                 f"float32 {family} {rows}x{cols} k={k} seed={turn} sorted={turn % 2} form={form} {numbers}"
             )
         )
-
-
-@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=name_of)
-def test_winners_put_in_order_by_a_device_wide_sort(dtype):
-    """The step that is for more winners than an emulated GPU finds soon."""
-    numbers = "form=air.many_blocks forced=1 blocks=2 device_order=1"
-    families = [family for family in inputs.names_for(dtype) if family != inputs.MIXED]
-    for turn, (shape, k) in enumerate([("1x5000", 5000), ("3x3000", 1700), ("5x2", 2), ("4x2000", 9)]):
-        for largest, magnitude in ((0, 0), (1, 0), (1, 1)):
-            family = families[(5 * turn + 2 * largest + magnitude) % len(families)]
-            flags = f"largest={largest} magnitude={magnitude} offset={turn} gap={turn} seed={turn + k}"
-            line = f"{name_of(dtype)} {family} {shape} k={k} {flags} {numbers}"
-            # A key and an index of 64 bits and more do not fit one number.
-            assert check(Case.parse(line)) == (dtype.itemsize < 8)
-            assert not check(Case.parse(f"{line} index_dtype=int32"))
-
-
-def test_the_plan_orders_very_many_winners_by_a_device_wide_sort():
-    tensor = torch.empty((1, 600_000), dtype=torch.bfloat16)
-    plan = emulated.library().plan(tensor, 1 << 19, form="air.many_blocks")
-    assert "then order_rows by a device-wide sort of 36 bits" in plan
 
 
 @pytest.mark.parametrize("k", [1, 2, 33, 250, 257, 1000, 1999, 2000, 4097])

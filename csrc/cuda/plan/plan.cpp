@@ -127,9 +127,7 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device) {
   }
   const bool orders =
       varlen.order == WinnerOrder::kByIndex || (selection.sorted && !plan.config.lists_winners);
-  if (orders && varlen.problem.k > 1) {
-    plan.order_rows = sort::OrderRows::by_blocks(plan.ordering, device);
-  }
+  if (orders && varlen.problem.k > 1) plan.order_rows = sort::OrderRows::plan(plan.ordering, device);
   return plan;
 }
 

@@ -24,11 +24,10 @@
 namespace gputopk::cuda {
 
 // Every form there is.
-using Config =
-    std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
-                 bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
-                 sort::Copy, sort::Partition, sort::DeviceRows, sort::WholeRows, delegate::FromSample,
-                 delegate::OneCluster, delegate::FromMaxima>;
+using Config = std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks,
+                            bitonic::OneThread, bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers,
+                            grid_select::SharedList, sort::Copy, sort::Partition, sort::WholeRows,
+                            delegate::FromSample, delegate::OneCluster, delegate::FromMaxima>;
 
 struct Plan {
   Problem problem;

@@ -5,7 +5,6 @@
 #include <cstdio>
 
 #include "cuda/device/split.h"
-#include "cuda/sort/device_sort.h"
 #include "cuda/sort/numbers.h"
 #include "cuda/sort/partition.h"
 #include "cuda/sort/rows.h"
@@ -37,21 +36,6 @@ double bytes_of_entries(const Problem& problem, int64_t entries) {
 
 size_t sort_bytes(const Problem& problem, const Shape& shape) {
   return shape.parts == 1 ? 0 : Memory(problem, shape, nullptr).bytes;
-}
-
-// None where CUB cannot say what it takes.
-std::optional<DeviceSort> device_sort_of(const Device& device, int64_t entries, int key_bytes, int bits,
-                                         bool with_indices) {
-  DeviceSort sort{entries, bits, 0};
-  if (device.device_sort_bytes == nullptr) return sort;
-  sort.temporary_bytes = device.device_sort_bytes(key_bytes, with_indices, entries);
-  if (sort.temporary_bytes == 0) return std::nullopt;
-  return sort;
-}
-
-std::optional<DeviceSort> device_sort_of_row(const Problem& problem, const Device& device) {
-  const int key_bytes = dtype_bytes(problem.dtype);
-  return device_sort_of(device, problem.cols, key_bytes, 8 * key_bytes, /*with_indices=*/true);
 }
 
 }  // namespace
@@ -110,36 +94,12 @@ const char* unsupported_reason(const Problem& problem) {
 }
 
 OrderRows OrderRows::plan(const Problem& problem, const Device& device) {
-  if (problem.k >= tuning::kDeviceOrderMinK) {
-    if (const auto order = by_device_sort(problem, device)) return *order;
-  }
-  return by_blocks(problem, device);
-}
-
-OrderRows OrderRows::by_blocks(const Problem& problem, const Device& device) {
   return {shape_of(problem, problem.k, device)};
 }
 
-std::optional<OrderRows> OrderRows::by_device_sort(const Problem& problem, const Device& device) {
-  const int64_t entries = problem.rows * problem.k;
-  const SortKeys layout(problem);
-  if (!problem.wide_indices || !layout.fit() || entries > INT32_MAX) return std::nullopt;
-  const auto sort = device_sort_of(device, entries, sizeof(uint64_t), layout.bits(), /*with_indices=*/false);
-  if (!sort) return std::nullopt;
-  return OrderRows{*sort};
-}
-
-size_t OrderRows::workspace_bytes(const Problem& problem) const {
-  if (const auto* const shape = std::get_if<Shape>(&way)) return sort_bytes(problem, *shape);
-  return OrderMemory(std::get<DeviceSort>(way), nullptr).bytes;
-}
+size_t OrderRows::workspace_bytes(const Problem& problem) const { return sort_bytes(problem, shape); }
 
 void OrderRows::describe(char* text, size_t text_bytes) const {
-  if (const auto* const sort = std::get_if<DeviceSort>(&way)) {
-    std::snprintf(text, text_bytes, "then order_rows by a device-wide sort of %d bits", sort->bits);
-    return;
-  }
-  const Shape& shape = std::get<Shape>(way);
   if (shape.parts == 1) {
     std::snprintf(text, text_bytes, "then order_rows, %d threads a row", shape.threads);
   } else {
@@ -227,40 +187,6 @@ void Partition::describe(const Problem&, char* text, size_t text_bytes) const {
 
 size_t Partition::workspace_bytes(const Problem& problem) const {
   return PartitionMemory(problem, *this, nullptr).bytes;
-}
-
-bool DeviceRows::serves(const Problem& problem, const Device& device) {
-  return problem.rows <= tuning::kDeviceSortMostRows && problem.cols <= INT32_MAX &&
-         has_narrow_indices(problem.cols) && problem.k >= problem.cols / tuning::kDeviceSortMostColsPerK &&
-         problem.cols > most_in_block(problem, device) && device_sort_of_row(problem, device).has_value();
-}
-
-DeviceRows DeviceRows::plan(const Problem& problem, const Device& device) {
-  return {device_sort_of_row(problem, device).value_or(DeviceSort{})};
-}
-
-Work DeviceRows::work(const Problem& problem, const Device& device) const {
-  const double key_bytes = dtype_bytes(problem.dtype), entry_bytes = key_bytes + sizeof(uint32_t);
-  const double digits = key_bytes;
-  constexpr int kTile = tuning::kDeviceSortThreads * tuning::kDeviceSortItems;
-  const int64_t blocks = problem.rows * divide_up(problem.cols, kTile);
-  Work work =
-      work_of(problem, device, blocks, tuning::kDeviceSortThreads, /*per_sm=*/8, /*reads=*/2 * digits + 3);
-  const double rows = static_cast<double>(problem.rows);
-  // Keys are made and counted; every digit reads and writes all entries; the winners' are read and written.
-  work.bytes = 2 * bytes_of_input(problem) +
-               rows * static_cast<double>(problem.cols) * entry_bytes * (1 + 2 * digits) +
-               rows * static_cast<double>(problem.k) * entry_bytes + bytes_of_entries(problem, problem.k);
-  work.waves = rows * (6 + 2 * digits);  // launches, one after another
-  return work;
-}
-
-void DeviceRows::describe(const Problem&, char* text, size_t text_bytes) const {
-  std::snprintf(text, text_bytes, "sort: device-wide, a row after the other, by %d bits", sort.bits);
-}
-
-size_t DeviceRows::workspace_bytes(const Problem& problem) const {
-  return RowMemory(sort, dtype_bytes(problem.dtype), nullptr).bytes;
 }
 
 bool WholeRows::serves(const Problem& problem, const Device&) {

@@ -27,20 +27,6 @@ inline constexpr int kSortDealThreads = 512;
 inline constexpr int kSortDealBlocksPerSm = 2;
 inline constexpr int kSortDealMinTile = 1024;
 
-// ---- CUB's device-wide sort ----
-
-// Threads of a block before and behind the sort, and entries of each, which are in flight together.
-inline constexpr int kDeviceSortThreads = 256;
-inline constexpr int kDeviceSortItems = 8;
-// A whole row costs its 8 bytes an element some four times over, and as much memory, however small k is.
-inline constexpr int64_t kDeviceSortMostColsPerK = 4;
-// A row is 8 to 22 launches, so the host has some milliseconds to do for as many.
-inline constexpr int64_t kDeviceSortMostRows = 64;
-// Winners of a row from which they are sorted so. On paper it takes some 50 us of launches and 40 ns a
-// thousand winners of float32; parts take 25 us and 80 to 110 ns (27 us for 2^15 winners, 108 for 2^20, 560
-// for 5 million).
-inline constexpr int64_t kDeviceOrderMinK = 1 << 19;
-
 // ---- A partition by two bounds ----
 
 // Threads that read a row, and blocks an SM.

@@ -6,7 +6,6 @@
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
-#include "cuda/sort/device_sort.h"
 #include "cuda/sort/rows.h"
 
 namespace gputopk::cuda::sort {
@@ -65,12 +64,9 @@ ErrorCode WholeRows::run(const Problem& problem, const Buffers& buffers, Stream 
 }
 
 ErrorCode OrderRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  if (const auto* const sort = std::get_if<DeviceSort>(&way)) {
-    return order_by_device_sort(problem, buffers, *sort, stream);
-  }
   const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
   const Rows rows{problem.rows, problem.k, problem.k, winners, problem.k, winners};
-  return sort_rows(problem, rows, std::get<Shape>(way), buffers.workspace, stream);
+  return sort_rows(problem, rows, shape, buffers.workspace, stream);
 }
 
 }  // namespace gputopk::cuda::sort

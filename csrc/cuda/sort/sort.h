@@ -3,8 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
-#include <variant>
 
 #include "core/problem.h"
 #include "cuda/cost.h"
@@ -27,28 +25,12 @@ struct Shape {
   int tile;            //
 };
 
-// Device::device_sort_bytes.
-DeviceSortBytes device_sort_bytes;
-
-// What CUB's device-wide radix sort is asked for.
-struct DeviceSort {
-  int64_t entries;
-  int bits;                // of a key, the lowest so many
-  size_t temporary_bytes;  // that CUB works in
-};
-
 // The step behind a selection: puts the winners of each row in order, best first and equal values by index,
 // in the outputs themselves.
 struct OrderRows {
-  std::variant<Shape, DeviceSort> way;
+  Shape shape;
 
-  // The input lies where the problem says, as it does behind a form.
   static OrderRows plan(const Problem& problem, const Device& device);
-  // By blocks, which need no input.
-  static OrderRows by_blocks(const Problem& problem, const Device& device);
-  // All rows' winners at once, in an int64 each: none where they are too many, or too wide.
-  static std::optional<OrderRows> by_device_sort(const Problem& problem, const Device& device);
-
   void describe(char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   // buffers.values and buffers.indices hold the winners in any order.
@@ -89,22 +71,6 @@ struct Partition {
   static Partition plan(const Problem& problem, const Device& device);
   Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return false; }
-  void describe(const Problem& problem, char* text, size_t text_bytes) const;
-  size_t workspace_bytes(const Problem& problem) const;
-  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
-};
-
-// A few long rows of which a good part is wanted: CUB's device-wide radix sort, a row after the other.
-struct DeviceRows {
-  static constexpr Algorithm kAlgorithm = Algorithm::kSort;
-  static constexpr const char* kName = "sort.device_rows";
-
-  DeviceSort sort;
-
-  static bool serves(const Problem& problem, const Device& device);
-  static DeviceRows plan(const Problem& problem, const Device& device);
-  Work work(const Problem& problem, const Device& device) const;
-  bool in_order(const Problem&) const { return true; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
