@@ -86,8 +86,8 @@ FORMS = {
     ],
     "delegate.one_cluster": [
         ("2x6000", 50, "forced=1 cluster=1 threads=256"),
-        ("2x9000", 100, "forced=1 cluster=4 threads=256 vectors=2"),
-        ("2x9000", 900, "forced=1 cluster=2 threads=256 rank=3 room=1024"),
+        ("1x17000", 100, "forced=1 cluster=4 threads=256"),
+        ("1x17000", 200, "forced=1 cluster=2 threads=256 rank=3 room=1024"),
     ],
     "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),

@@ -116,7 +116,7 @@ Copy Copy::plan(const Problem& problem, const Device& device) {
 Work Copy::work(const Problem& problem, const Device& device) const {
   Work work = work_of(problem, device, blocks, tuning::kCopyThreads, tuning::kCopyBlocksPerSm, /*reads=*/1);
   work.bytes = bytes_of_entries(problem, problem.cols) + bytes_of_input(problem);
-  work.winners = 0;
+  work.winners = work.entries = 0;  // its outputs are bytes like any
   return work;
 }
 
