@@ -41,7 +41,7 @@ BENCHES = ("callers", "callers-after", "goals", "grid", "air", "grid_select", "d
 HELD_OUT = 4  # one point in so many
 LEAST, MOST = 1e-7, 1e4  # us a unit
 STIFFNESS = 0.6  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
-ENOUGH_TO_BEND = 100  # timings of a form and width; fewer would bend where nothing was timed
+ENOUGH_TO_BEND = 40  # timings of a form and width; fewer would bend where nothing was timed
 NEAR = 1.5  # times the best: from there on a time counts less...
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
@@ -226,7 +226,7 @@ def header_text(
         cells = ",\n      ".join(cell(known if w is None else w) for w in widths)
         rows.append(f'    {{"{form}",\n     {{{cells}}}}},')
     sources = "\n".join(
-        f"//   {path.name}, of commit {header['commit']}, {header['date'][:10]}, {header['gpu']}, "
+        f"//   {path.name}, of commit {header['commit'][:12]}, {header['date'][:10]}, {header['gpu']}, "
         f"driver {header['driver']}"
         for header, path in zip(headers, paths, strict=True)
     )

@@ -112,10 +112,13 @@ def test_the_shortest_rows_that_have_k_subranges_are_answered_exactly(device, dt
             tensor = inputs.make("few_distinct", 3, cols, dtype, device, seed=k)
             check(tensor, k, largest=k % 2 == 0)
             check_maxima(tensor, k, beta=2)
+        shorter = inputs.make("normal", 3, (k + 1) * subrange - 1, dtype, device)
+        if shorter.shape[1] >= tuning.number("kClusterMinCols"):  # where a sample may tell k
+            continue
         with pytest.raises(
             RuntimeError, match="delegate cannot serve this: it needs rows of more than 64 bytes"
         ):
-            topk(inputs.make("normal", 3, (k + 1) * subrange - 1, dtype, device), k, algorithm=DELEGATE)
+            topk(shorter, k, algorithm=DELEGATE)
 
 
 @pytest.mark.parametrize(
