@@ -76,6 +76,11 @@ std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, 
       self, {k, -1, largest, sorted, false, std::nullopt, static_cast<int64_t>(Algorithm::kDelegate)});
   check_cuda_algorithm(request);
   check(beta >= 0 && beta <= 2, "gputopk::_delegate: beta must be 1, 2 or 0, but is ", beta);
+  const bool plans_choice = alpha == 0 && beta == 0;
+  const cuda::Device device = device_of(self.get_device_index());
+  check(request.empty() || plans_choice || cuda::delegate::FromMaxima::serves(request.problem, device),
+        "gputopk::_delegate: delegate cannot serve this: rows of ", request.problem.cols,
+        " elements have not ", k, " subranges");
   if (!request.empty() && alpha != 0) {
     const cuda::delegate::AlphaRange range =
         cuda::delegate::alphas(request.problem, beta == 0 ? 1 : static_cast<int>(beta));
@@ -83,9 +88,7 @@ std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, 
           ", ", range.most, "], or 0, but is ", alpha);
   }
   const cuda::delegate::Study study{static_cast<int>(alpha), static_cast<int>(beta)};
-  const cuda::Device device = device_of(self.get_device_index());
   return run_study(request, [&]() -> cuda::Config {
-    const bool plans_choice = alpha == 0 && beta == 0;
     if (plans_choice) return cuda::make_plan(request.problem, device, Algorithm::kDelegate).config;
     return cuda::delegate::FromMaxima::plan(request.problem, device, study);
   });
