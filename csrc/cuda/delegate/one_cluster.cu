@@ -26,6 +26,7 @@
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster.cuh"
+#include "cuda/device/cluster_launch.h"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/pattern_filter.cuh"
@@ -323,9 +324,7 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   params.input = static_cast<const Bits*>(buffers.input);
   params.row_stride = problem.row_stride;
   params.cols = problem.cols;
-  // Whole lines of memory.
-  constexpr int64_t kLine = 128 / sizeof(Bits);
-  params.part_cols = (problem.cols + config.blocks * kLine - 1) / (config.blocks * kLine) * kLine;
+  params.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
   params.k = static_cast<int>(problem.k);
   params.blocks = config.blocks;
   params.vectors = config.vectors;
@@ -359,15 +358,8 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
 
 ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
-    OneCluster config = *this;
-    for (;;) {
-      const ErrorCode error = launch(config, problem, buffers, order, stream);
-      // Where this context has only a part of the GPU, and no room for so large a cluster, a smaller one has.
-      const bool no_room = error == cudaErrorInvalidClusterSize || error == cudaErrorLaunchOutOfResources;
-      if (!no_room || config.blocks == 1) return error;
-      cudaGetLastError();  // not left for the next call to find
-      config.blocks /= 2;
-    }
+    return launch_with_room(
+        *this, [&](const OneCluster& config) { return launch(config, problem, buffers, order, stream); });
   });
 }
 
