@@ -40,8 +40,7 @@ WIDTHS = (1, 2, 4, 8)
 BENCHES = ("callers", "callers-after", "callers-cluster", "goals", "grid", "air", "grid_select", "delegate")
 HELD_OUT = 4  # one point in so many
 LEAST, MOST = 1e-7, 1e4  # us a unit
-STIFFNESS = 0.6  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
-ENOUGH_TO_BEND = 40  # timings of a form and width; fewer would bend where nothing was timed
+STIFFNESS = 0.1  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
 NEAR = 1.5  # times the best: from there on a time counts less...
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
@@ -90,9 +89,8 @@ def fit(work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndar
         (3.0, 0.25, 0.005, 0.05, 0.05, 0.05, 0.05, 0.5),
         (5.0, 0.5, 0.5, 0.05, 2.0, 0.5, 5.0, 0.05),
     ]
-    most_bend = 20.0 if len(us) >= ENOUGH_TO_BEND else 1e-6
-    low = np.concatenate([np.full(parts, np.log(LEAST)), np.full(BENDS, -most_bend)])
-    high = np.concatenate([np.full(parts, np.log(MOST)), np.full(BENDS, most_bend)])
+    low = np.concatenate([np.full(parts, np.log(LEAST)), np.full(BENDS, -20.0)])
+    high = np.concatenate([np.full(parts, np.log(MOST)), np.full(BENDS, 20.0)])
     results = [
         least_squares(
             distance, np.concatenate([np.log(start), np.zeros(BENDS)]), bounds=(low, high),
