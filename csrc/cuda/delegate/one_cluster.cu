@@ -2,7 +2,7 @@
 //
 // As from_sample.cu, for rows of some thousands to some millions of elements: there the bound and the
 // candidates go through memory and three launches, here they stay on chip and it is one.
-//   1. Every block looks at a sample of the whole row: vectors, one at random in each of as many strata. All
+//   1. Every block looks at a sample of the whole row: sectors, one at random in each of as many strata. All
 //      find the same bound in it, the element of a certain rank, without telling each other.
 //   2. Each block reads its part of the row, and lists what reaches the bound.
 //   3. The lists are brought together in the cluster's first block, which puts them in order and writes the k
@@ -43,6 +43,9 @@ namespace {
 
 using Index = uint32_t;
 
+// Vectors that lie side by side in a sector of 32 bytes, which memory reads whole.
+constexpr int kSectorVectors = 2;
+
 template <class Bits>
 struct Params {
   const Bits* input;
@@ -52,9 +55,10 @@ struct Params {
   int k;
   int blocks;     // of a row
   int vectors;    // of the sample, a thread's
-  Strata strata;  // one vector of each
+  Strata strata;  // one sector of each
   int rank;
-  int room;  // candidates
+  int room;              // candidates
+  int prefetched_tiles;  // while the bound is found
   int index_bits;
   WinnerWriter<Bits> output;
 };
@@ -84,8 +88,8 @@ struct Part {
 // Step 1. The same in all blocks of the row.
 template <class Order, class Bits = typename Order::Bits>
 __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& params, const Bits* input,
-                                                          const Order& order, uint32_t* histogram,
-                                                          Shared<Bits>& shared) {
+                                                          const Part<Bits>& part, const Order& order,
+                                                          uint32_t* histogram, Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kElements = kPerVector<Bits>, kVectors = tuning::cluster_vectors(sizeof(Bits));
   constexpr int kBins = 1 << tuning::kClusterSampleDigitBits;
@@ -93,11 +97,13 @@ __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& pa
   const Index last_index = static_cast<Index>(params.cols - 1);
   const RowShape<Bits> shape(input, params.cols);
   Vector<Bits> sampled[kVectors];
-  int64_t first[kVectors];
+  Index first[kVectors];
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     if (v >= params.vectors) continue;
-    first[v] = shape.head + params.strata.entry_of(static_cast<uint32_t>(v * threads + thread)) * kElements;
+    const uint32_t number = static_cast<uint32_t>(v * threads + thread);
+    const Index sector = static_cast<Index>(params.strata.entry_of(number / kSectorVectors));
+    first[v] = shape.head + (sector * kSectorVectors + number % kSectorVectors) * kElements;
     sampled[v] = load_vector<Reading::kAgain>(input + first[v]);
   }
   const auto each = [&](auto&& visit) {
@@ -106,7 +112,7 @@ __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& pa
       if (v >= params.vectors) continue;
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        visit(Extended<Bits>{order(sampled[v][e]), last_index - static_cast<Index>(first[v] + e)});
+        visit(Extended<Bits>{order(sampled[v][e]), last_index - first[v] - e});
       }
     }
   };
@@ -122,6 +128,8 @@ __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& pa
   seen.see(best);
   shared.range.add(seen);
   __syncthreads();  // all warps have added
+  // The memory is idle from here on. Earlier, the sample would wait for all this.
+  prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, params.prefetched_tiles);
   auto selection = Selection<Word, Index>::whole_row(
       static_cast<uint64_t>(params.rank), static_cast<uint64_t>(threads) * params.vectors * kElements);
   selection.low.key = static_cast<Word>(shared.range.least);
@@ -186,10 +194,20 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
         uint32_t before = 0;
         if (lane == 31) before = atomicAdd(&listed, so_far);
         uint32_t place = __shfl_sync(~0u, before, 31) + so_far - own;
-        for (; chosen != 0 && place < room; chosen &= chosen - 1, ++place) {
+        const auto keep = [&](Bits bits, int at) {
+          if (place < room) {
+            memory.values[place] = bits;
+            memory.indices[place] = first_index + static_cast<Index>(index_of<Bits>(begin, distance, at));
+          }
+          ++place;
+        };
+        if (__any_sync(~0u, own > 1)) {  // an element found by its number takes as long as all that are there
+          visit_elements(loaded, [&](Bits bits, int at) {
+            if (chosen >> at & 1) keep(bits, at);
+          });
+        } else if (chosen != 0) {
           const int at = __ffs(static_cast<int>(chosen)) - 1;
-          memory.values[place] = element_of(loaded, at);
-          memory.indices[place] = first_index + static_cast<Index>(index_of<Bits>(begin, distance, at));
+          keep(element_of(loaded, at), at);
         }
       },
       [&](int64_t first) { filter.raise(bound.key, first > bound_at); });
@@ -198,12 +216,11 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
 // Where a sample misled: a bound that k of the row's elements reach, and no more than there is room for. The
 // same in all blocks of the row.
 template <class Order, class Bits = typename Order::Bits>
-__device__ __noinline__ Extended<Bits> bound_of_row(const Params<Bits>& params, const Part<Bits>& part,
-                                                    Order order, const BlockMemory<Bits, Index>& memory,
-                                                    Shared<Bits>& shared) {
+__device__ __noinline__ Extended<Bits> bound_of_row(const Params<Bits>& params, Part<Bits> part, Order order,
+                                                    uint32_t* counters, Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kBits = tuning::kClusterDigitBits;
-  uint32_t* const own = memory.counters;
+  uint32_t* const own = counters;
   uint32_t* const sums = own + (1 << kBits);
   auto selection =
       Selection<Word, Index>::whole_row(static_cast<uint64_t>(params.k), static_cast<uint64_t>(params.cols));
@@ -243,7 +260,7 @@ struct Listed {
 
 template <class Order>
 __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
-    select_row(Params<typename Order::Bits> params, Order order) {
+    select_row(const __grid_constant__ Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
   __shared__ Shared<Bits> shared;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
@@ -257,9 +274,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const Part<Bits> part{input + first, min(params.part_cols, params.cols - first),
                         last_index - static_cast<Index>(first)};
 
-  // The memory is idle while the bound is found.
-  prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, tuning::kClusterPrefetchTiles);
-  Extended<Bits> bound = bound_of_sample(params, input, order, memory.counters, shared);
+  Extended<Bits> bound = bound_of_sample(params, input, part, order, memory.counters, shared);
   Listed listed{};
   for (;;) {
     __syncthreads();  // nothing of the list's memory is in use
@@ -286,7 +301,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       Cluster::arrive();
       Cluster::wait();  // all know it, before a count is reset
     }
-    bound = bound_of_row(params, part, order, memory, shared);
+    bound = bound_of_row(params, part, order, memory.counters, shared);
   }
 
   // Step 3.
@@ -328,10 +343,12 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   params.k = static_cast<int>(problem.k);
   params.blocks = config.blocks;
   params.vectors = config.vectors;
-  params.strata = Strata::of(problem.cols / kPerVector<Bits> - 1,
-                             int64_t{config.threads} * config.vectors);  // wherever a row begins
+  // Wherever a row begins.
+  params.strata = Strata::of((problem.cols / kPerVector<Bits> - 1) / kSectorVectors,
+                             int64_t{config.threads} * config.vectors / kSectorVectors);
   params.rank = config.rank;
   params.room = config.room;
+  params.prefetched_tiles = config.prefetched_tiles;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
