@@ -75,6 +75,7 @@ inline constexpr double kClusterReach = 0.91;
 // Small blocks, of which some read while others look for a bound or put winners in order; larger ones where
 // an SM has but so many rows, or less, so that each is done soonest.
 inline constexpr int kClusterItems = 12;
+inline constexpr int kClusterFewItems = 4;
 inline constexpr int kClusterMinThreads = 256;
 inline constexpr int kClusterFewRows = 2;
 inline constexpr int kClusterFewRowsThreads = 512;

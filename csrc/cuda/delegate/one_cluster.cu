@@ -194,20 +194,10 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
         uint32_t before = 0;
         if (lane == 31) before = atomicAdd(&listed, so_far);
         uint32_t place = __shfl_sync(~0u, before, 31) + so_far - own;
-        const auto keep = [&](Bits bits, int at) {
-          if (place < room) {
-            memory.values[place] = bits;
-            memory.indices[place] = first_index + static_cast<Index>(index_of<Bits>(begin, distance, at));
-          }
-          ++place;
-        };
-        if (__any_sync(~0u, own > 1)) {  // an element found by its number takes as long as all that are there
-          visit_elements(loaded, [&](Bits bits, int at) {
-            if (chosen >> at & 1) keep(bits, at);
-          });
-        } else if (chosen != 0) {
+        for (; chosen != 0 && place < room; chosen &= chosen - 1, ++place) {
           const int at = __ffs(static_cast<int>(chosen)) - 1;
-          keep(element_of(loaded, at), at);
+          memory.values[place] = element_of(loaded, at);
+          memory.indices[place] = first_index + static_cast<Index>(index_of<Bits>(begin, distance, at));
         }
       },
       [&](int64_t first) { filter.raise(bound.key, first > bound_at); });
@@ -258,7 +248,9 @@ struct Listed {
   uint32_t before;
 };
 
-template <class Order>
+// A block puts at most kItems entries a thread in order: few of them are less code, and what a block runs but
+// once waits for its code.
+template <class Order, int kItems>
 __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     select_row(const __grid_constant__ Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
@@ -320,7 +312,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     if (number > 0) return;
   }
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
-  sort_in_block<tuning::kClusterItems>(
+  sort_in_block<kItems>(
       static_cast<int>(listed.all), order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
         bits = memory.values[i];
@@ -331,7 +323,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       });
 }
 
-template <class Order>
+template <int kItems, class Order>
 ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers& buffers, Order order,
                  Stream stream) {
   using Bits = typename Order::Bits;
@@ -359,15 +351,15 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   const size_t shared_bytes =
       static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
   static std::atomic<uint64_t> allowed, allowed_clusters;
-  cudaError_t error = allow_shared_memory(select_row<Order>, shared_bytes, allowed);
+  cudaError_t error = allow_shared_memory(select_row<Order, kItems>, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
   if (config.blocks == 1) {
-    return launch_kernel(/*ahead=*/false, select_row<Order>, blocks, threads, shared_bytes, stream, params,
-                         order);
+    return launch_kernel(/*ahead=*/false, select_row<Order, kItems>, blocks, threads, shared_bytes, stream,
+                         params, order);
   }
-  error = allow_large_clusters(select_row<Order>, allowed_clusters);
+  error = allow_large_clusters(select_row<Order, kItems>, allowed_clusters);
   if (error != cudaSuccess) return error;
-  return launch_clusters(static_cast<unsigned>(config.blocks), select_row<Order>, blocks, threads,
+  return launch_clusters(static_cast<unsigned>(config.blocks), select_row<Order, kItems>, blocks, threads,
                          shared_bytes, stream, params, order);
 }
 
@@ -375,8 +367,12 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
 
 ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
-    return launch_with_room(
-        *this, [&](const OneCluster& config) { return launch(config, problem, buffers, order, stream); });
+    return launch_with_room(*this, [&](const OneCluster& config) {
+      constexpr int kFew = tuning::kClusterFewItems;
+      return config.room <= kFew * config.threads
+                 ? launch<kFew>(config, problem, buffers, order, stream)
+                 : launch<tuning::kClusterItems>(config, problem, buffers, order, stream);
+    });
   });
 }
 

@@ -258,36 +258,18 @@ __device__ void sort_in_block(int count, const Order& order,
     for (int i = thread; i < count; i += threads) write(i, memory.values[i], memory.indices[i]);
     return;
   }
-  // Several entries side by side, as each step of one waits for shared memory.
-  constexpr int kAtOnce = kItems < 4 ? kItems : 4;
-  for (int base = thread; base < count; base += threads * kAtOnce) {
-    Bits own[kAtOnce];
-    Index index[kAtOnce];
-    int first[kAtOnce], size[kAtOnce], rank[kAtOnce], longest = 0;
-#pragma unroll
-    for (int e = 0; e < kAtOnce; ++e) {
-      const int i = base + e * threads;
-      size[e] = 0;
-      if (i >= count) continue;
-      own[e] = memory.values[i];
-      index[e] = memory.indices[i];
-      const uint32_t bin = bin_of(order(own[e]), index[e]);
-      first[e] = rank[e] = static_cast<int>(bins[bin]);
-      size[e] = static_cast<int>(bins[bin + 1]) - first[e];
-      longest = max(longest, size[e]);
+  for (int i = thread; i < count; i += threads) {
+    const Bits own = memory.values[i];
+    const Index index = memory.indices[i];
+    const Word key = order(own);
+    const uint32_t bin = bin_of(key, index);
+    const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
+    int rank = first;
+    for (int other = first; other < last; ++other) {
+      const Word other_key = order(memory.values[other]);
+      rank += (other_key > key) | ((other_key == key) & (memory.indices[other] < index));
     }
-    for (int at = 0; at < longest; ++at) {
-#pragma unroll
-      for (int e = 0; e < kAtOnce; ++e) {
-        if (at >= size[e]) continue;
-        const Word key = order(own[e]), other_key = order(memory.values[first[e] + at]);
-        rank[e] += (other_key > key) | ((other_key == key) & (memory.indices[first[e] + at] < index[e]));
-      }
-    }
-#pragma unroll
-    for (int e = 0; e < kAtOnce; ++e) {
-      if (size[e] > 0) write(rank[e], own[e], index[e]);
-    }
+    write(rank, own, index);
   }
 }
 

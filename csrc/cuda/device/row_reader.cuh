@@ -142,16 +142,6 @@ __device__ Bits element_of(const Single<Bits> (&singles)[1], int) {
   return singles[0].element;
 }
 
-// visit(bits, at) sees all elements, unrolled.
-template <class Elements, int kVectors, class Visit>
-__device__ __forceinline__ void visit_elements(const Elements (&vectors)[kVectors], Visit&& visit) {
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-    for (int e = 0; e < Elements::kElements; ++e) visit(vectors[v][e], v * Elements::kElements + e);
-  }
-}
-
 template <class Bits>
 inline constexpr int kUnroll = tuning::loads_in_flight(sizeof(Bits));
 
