@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import random
 import sys
 import time
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import torch
 
-from tests import inputs, oracle
+from tests import gpu_record, inputs, oracle
 from tests.cases import Case, number_near, shrink
 from tests.conftest import why_no_gpu
 from tests.simt import forms
@@ -274,11 +273,9 @@ def fails(target, case: Case) -> bool:
     return False
 
 
-def record(outcomes: list[Outcome], file: Path) -> None:
+def record(outcomes: list[Outcome], file: Path, commit: str | None = None) -> None:
     """Adds counts and seeds to the record of GPU tests."""
-    known = json.loads(file.read_text())
-    known["fuzz"] = [dataclasses.asdict(outcome) for outcome in outcomes]
-    file.write_text(json.dumps(known, indent=2) + "\n")
+    gpu_record.add("fuzz", [dataclasses.asdict(outcome) for outcome in outcomes], commit, file)
 
 
 def main(arguments: list[str]) -> int:
@@ -291,6 +288,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=None, help="so many a target instead")
     parser.add_argument("--seed", type=int, default=None, help="default: of the clock")
     parser.add_argument("--record", type=Path, default=None, help="a JSON file to note counts and seeds in")
+    parser.add_argument("--commit", help="for the record, where this is not a checkout")
     args = parser.parse_args(arguments)
     for line in args.lines:
         name, text = line.split(":", 1)
@@ -308,7 +306,7 @@ def main(arguments: list[str]) -> int:
         print(f"{name}: {counts} ({rate:.0f} an hour), seed {seed}", flush=True)
         outcomes.append(outcome)
     if args.record:
-        record(outcomes, args.record)
+        record(outcomes, args.record, args.commit)
     return int(any(outcome.failed for outcome in outcomes))
 
 

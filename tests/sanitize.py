@@ -11,18 +11,21 @@ what they read; of what it finds, only their part counts.
 
 from __future__ import annotations
 
-import json
+import argparse
 import os
 import re
 import shutil
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-RECORD = ROOT / "tests" / "gpu_record.json"
+sys.path.insert(0, str(ROOT))
+
+from tests import gpu_record  # noqa: E402
+
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 KERNELS = "gputopk"  # a part of the names of the kernels
 SHAPES = ((1, 1, 1), (3, 33, 5), (2, 1000, 1000), (1, 4097, 129))
@@ -35,7 +38,6 @@ def run_cases() -> int:
     """Every form that serves a shape, by the operator that runs one form, and the plan's own choice."""
     import torch
 
-    sys.path.insert(0, str(ROOT))
     from tests import oracle, study_library
 
     assert study_library.loaded, "no study library: make study"
@@ -118,21 +120,25 @@ def run_tool(tool: str, sanitizer: str) -> dict[str, object]:
 
 
 def main(arguments: list[str]) -> int:
-    if arguments[:1] == ["cases"]:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("cases", nargs="?", choices=("cases",))
+    parser.add_argument("--commit", help="for the record, where this is not a checkout")
+    options = parser.parse_args(arguments)
+    if options.cases:
         return run_cases()
     sanitizer = shutil.which("compute-sanitizer") or "/usr/local/cuda/bin/compute-sanitizer"
     if not Path(sanitizer).exists():
         print("no compute-sanitizer: it comes with the CUDA toolkit")
         return 1
-    found = {}
+    found: dict[str, dict[str, object]] = {}
     with ThreadPoolExecutor(len(TOOLS)) as pool:  # side by side: each is mostly its own process's work
-        runs = {tool: pool.submit(run_tool, tool, sanitizer) for tool in TOOLS}
-        for tool, run in runs.items():
-            found[tool] = run.result()
-            print(f"{tool}: {found[tool]}", flush=True)
-    known = json.loads(RECORD.read_text())
-    known["sanitizer"] = found
-    RECORD.write_text(json.dumps(known, indent=2) + "\n")
+        runs = {pool.submit(run_tool, tool, sanitizer): tool for tool in TOOLS}
+        for run in as_completed(runs):
+            found[runs[run]] = run.result()
+            print(f"{runs[run]}: {run.result()}", flush=True)
+            gpu_record.add("sanitizer", found, commit=options.commit)
     return int(not all(tool["clean"] for tool in found.values()))
 
 
