@@ -17,7 +17,16 @@ import torch
 
 from tests import inputs, oracle
 
-_BOOLS = ("largest", "sorted", "magnitude")
+_BOOLS = ("largest", "sorted", "magnitude", "return_values")
+
+
+def _number_or_word(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +58,10 @@ class Case:
         own = {key: int(words.pop(key)) for key in ("k", "offset", "gap", "seed") if key in words}
         options: dict[str, object] = {}
         for key, value in words.items():
-            if key in ("form", "algorithm"):
-                options[key] = value
-            elif key == "index_dtype":
+            if key == "index_dtype":
                 options[key] = getattr(torch, value)
             else:
-                options[key] = bool(int(value)) if key in _BOOLS else int(value)
+                options[key] = bool(int(value)) if key in _BOOLS else _number_or_word(value)
         return cls(getattr(torch, dtype), name, rows, cols, **own, options=tuple(options.items()))
 
     def tensor(self, device: str = "cpu") -> torch.Tensor:
@@ -94,8 +101,9 @@ def smaller(case: Case) -> Iterator[Case]:
     for rows in sorted({1, case.rows // 2, case.rows - 1}):
         if 0 < rows < case.rows:
             yield dataclasses.replace(case, rows=rows)
+    least = max(case.k, 1) if case.k <= case.cols else 1
     for cols in sorted({case.k, case.cols // 2, case.cols * 3 // 4, case.cols - 1}):
-        if max(case.k, 1) <= cols < case.cols:
+        if least <= cols < case.cols:
             yield dataclasses.replace(case, cols=cols)
     for k in sorted({1, case.k // 2, case.k - 1}):
         if 0 < k < case.k:
@@ -110,7 +118,7 @@ def smaller(case: Case) -> Iterator[Case]:
         for name in inputs.names_for(case.dtype):
             yield dataclasses.replace(case, name=name)
     for name, _ in case.options:
-        if name not in ("form", "algorithm"):
+        if name not in ("form", "algorithm", "op"):
             yield dataclasses.replace(case, options=tuple(o for o in case.options if o[0] != name))
 
 
