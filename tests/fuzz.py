@@ -5,9 +5,9 @@
     python -m tests.fuzz --targets cuda --cases 200000 --record tests/gpu_record.json
     python -m tests.fuzz "simt: float32 normal 3x1000 k=10 seed=5 form=air.one_block sm_count=2"
 
-A failure is shrunk and printed as a line that the last form runs again. Targets `cpu`, `cuda` and `simt` are
-topk, `ragged` and `cuda-ragged` what stands beside it (tests/fuzz_ragged.py). Of topk's operator many calls
-share an input: its rows are put in order once, stably, on its device, and a result is compared with that.
+A failure is shrunk and printed as a line that the last form runs again. Targets `cpu`, `simt` and `cuda` are
+topk; `ragged`, `simt-ragged` and `cuda-ragged` what stands beside it (tests/fuzz_ragged.py). Many calls share
+an input, whose rows are put in order once, stably, and a call's result is compared with that.
 """
 
 from __future__ import annotations
@@ -226,23 +226,31 @@ class Emulated:
 
 
 def ragged(device: str):
-    """What stands beside topk: tests/fuzz_ragged.py."""
+    """What stands beside topk."""
     from tests.fuzz_ragged import Ragged
+    from tests.fuzz_ragged_simt import EmulatedRagged
 
-    return Ragged(device)
+    return EmulatedRagged() if device == "simt" else Ragged(device)
 
 
 TARGETS = {
     "cpu": lambda: Operators("cpu"),
     "ragged": lambda: ragged("cpu"),
     "simt": Emulated,
+    "simt-ragged": lambda: ragged("simt"),
     "cuda": lambda: Operators("cuda"),
     "cuda-ragged": lambda: ragged("cuda"),
 }
 
 
 def targets_here() -> list[str]:
-    return ["cpu", "ragged", "simt", *(["cuda", "cuda-ragged"] if why_no_gpu() is None else [])]
+    return [
+        "cpu",
+        "ragged",
+        "simt",
+        "simt-ragged",
+        *(["cuda", "cuda-ragged"] if why_no_gpu() is None else []),
+    ]
 
 
 @dataclasses.dataclass
@@ -289,9 +297,11 @@ def fails(target, case: Case) -> bool:
 
 
 def record(outcomes: list[Outcome], file: Path) -> None:
-    """Adds counts and seeds to the record of GPU tests."""
+    """Puts counts and seeds into the record of GPU tests; other targets' stay."""
     known = json.loads(file.read_text())
-    known["fuzz"] = [dataclasses.asdict(outcome) for outcome in outcomes]
+    own = {outcome.target for outcome in outcomes}
+    others = [outcome for outcome in known.get("fuzz", []) if outcome["target"] not in own]
+    known["fuzz"] = others + [dataclasses.asdict(outcome) for outcome in outcomes]
     file.write_text(json.dumps(known, indent=2) + "\n")
 
 

@@ -175,7 +175,7 @@ def varlen_options(case: Case, device: str) -> dict:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def varlen_problem(case: Case, source: Source) -> str | None:
+def varlen_problem(case: Case, source: Source, functions) -> str | None:
     options = varlen_options(case, source.device)
     index_dtype = options.get("index_dtype", torch.int32)
     wide: list[torch.Tensor] = []
@@ -188,7 +188,7 @@ def varlen_problem(case: Case, source: Source) -> str | None:
         before = [oracle.bits_of(buffer).copy() for buffer in wide]
         values, indices = (buffer[:, 2 : 2 + case.k] for buffer in wide)
         out = (values if options.get("return_values", True) else None, indices)
-    result = torch_topk.topk_varlen(source.tensor, case.k, **options, out=out)
+    result = functions.topk_varlen(source.tensor, case.k, **options, out=out)
     result = [None if x is None else x.cpu() for x in result]
     on_cpu = {name: x.cpu() if isinstance(x, torch.Tensor) else x for name, x in options.items()}
     problem = varlen_oracle.problem_of(result, source.on_cpu, case.k, on_cpu, source.ranking(case))
@@ -208,11 +208,11 @@ def own_numbers(case: Case, name: str, otherwise: int | None, device: str) -> tu
     return given, given.expand(case.rows).tolist()
 
 
-def kth_value_problem(case: Case, source: Source) -> str | None:
+def kth_value_problem(case: Case, source: Source, functions) -> str | None:
     k, ks = own_numbers(case, "k_of", case.k, source.device)
     lengths, sizes = own_numbers(case, "lengths", None, source.device)
     tensor, dim = with_dim(case, source.tensor)
-    kth = torch_topk.kth_value(tensor, k, **dim, lengths=lengths, **taken(case, *FLAGS))
+    kth = functions.kth_value(tensor, k, **dim, lengths=lengths, **taken(case, *FLAGS))
     values, indices = (x.t() if dim else x for x in kth)
     if values.dtype != case.dtype or indices.dtype != torch.int64:
         return f"the result has dtypes {values.dtype} and {indices.dtype}"
@@ -248,10 +248,10 @@ def first_difference(what: str, got: np.ndarray, want: np.ndarray) -> str | None
     return f"{what} differ in {len(places)} places, first at {at}: got {got[at]}, expected {want[at]}"
 
 
-def topk_mask_problem(case: Case, source: Source) -> str | None:
+def topk_mask_problem(case: Case, source: Source, functions) -> str | None:
     k, ks = own_numbers(case, "k_of", case.k, source.device)
     tensor, dim = with_dim(case, source.tensor)
-    mask = torch_topk.topk_mask(tensor, k, **dim, **taken(case, *FLAGS, "ties"))
+    mask = functions.topk_mask(tensor, k, **dim, **taken(case, *FLAGS, "ties"))
     mask = mask.t() if dim else mask
     if mask.dtype != torch.bool or mask.shape != tuple(source.bits.shape):
         return f"the mask is {mask.dtype} {list(mask.shape)}"
@@ -270,7 +270,7 @@ def fill_bits(fill: float, dtype: torch.dtype) -> int:
     return int(fill) % 2 ** (8 * dtype.itemsize)
 
 
-def keep_topk_problem(case: Case, source: Source) -> str | None:
+def keep_topk_problem(case: Case, source: Source, functions) -> str | None:
     k, ks = own_numbers(case, "k_of", case.k, source.device)
     lengths, sizes = own_numbers(case, "lengths", None, source.device)
     options = {"fill": fill_of(case), "lengths": lengths, **taken(case, *FLAGS, "ties")}
@@ -279,11 +279,11 @@ def keep_topk_problem(case: Case, source: Source) -> str | None:
 
         def run(tensor: torch.Tensor) -> torch.Tensor:
             given, dim = with_dim(case, tensor)
-            return torch_topk.keep_topk_(given, k, **dim, **options)
+            return functions.keep_topk_(given, k, **dim, **options)
 
         return in_place_problem(case, source, run, kept)
     tensor, dim = with_dim(case, source.tensor)
-    got = torch_topk.keep_topk(tensor, k, **dim, **options)
+    got = functions.keep_topk(tensor, k, **dim, **options)
     want = np.where(kept, source.bits, source.bits.dtype.type(fill_bits(options["fill"], case.dtype)))
     return first_difference("bits", oracle.bits_of(got.t() if dim else got), want)
 
@@ -307,7 +307,7 @@ def in_place_problem(
     return problem
 
 
-def filter_problem(case: Case, source: Source) -> str | None:
+def filter_problem(case: Case, source: Source, functions) -> str | None:
     no_k = dict(case.options).get("k_of") == "none"
     k, ks = (None, [None] * case.rows) if no_k else own_numbers(case, "k_of", case.k, source.device)
     given = [shares(case, name, source.device) for name in ("p", "min_p")]
@@ -320,7 +320,7 @@ def filter_problem(case: Case, source: Source) -> str | None:
     kept = np.stack([selection_oracle.sampled(*row) for row in rows])
 
     def run(tensor: torch.Tensor) -> torch.Tensor:
-        return torch_topk.top_k_top_p_filter_(tensor, k, *given, fill=fill_of(case))
+        return functions.top_k_top_p_filter_(tensor, k, *given, fill=fill_of(case))
 
     return in_place_problem(case, source, run, kept)
 
@@ -460,15 +460,24 @@ class Ragged:
     def __init__(self, device: str, ops: Collection[str] = tuple(PROBLEMS)):
         self.device = device
         self.ops = ops
-        self.sizes = (300, 3000, 3000, 3000) if device == "cpu" else (300, 3000, 70000, 70000)
+        self.sizes = (300, 3000, 3000, 3000) if device == "cpu" else (300, 3000, 20000, 70000)
         self.calls = 24
 
+    def functions(self, case: Case):
+        """What has the functions as attributes."""
+        return torch_topk
+
     def draw(self, rng: random.Random) -> Case:
-        dtype = rng.choice(oracle.DTYPES)
         # Now and then so much that threads share a row of the CPU's.
         most = 300_000 if rng.random() < 0.02 else rng.choice(self.sizes)
-        cols = 0 if rng.random() < 0.01 else number_near(rng, most)
-        rows = 0 if rng.random() < 0.01 else number_near(rng, max(1, min(100, 2 * most // max(cols, 1))))
+        return self.drawn_input(rng, most, 2 * most, 100)
+
+    @staticmethod
+    def drawn_input(rng: random.Random, most_cols: int, most_elements: int, most_rows: int) -> Case:
+        dtype = rng.choice(oracle.DTYPES)
+        cols = 0 if rng.random() < 0.01 else number_near(rng, most_cols)
+        most = max(1, min(most_rows, most_elements // max(cols, 1)))
+        rows = 0 if rng.random() < 0.01 else number_near(rng, most)
         name = rng.choice([*inputs.names_for(dtype), *["mixed_rows"] * 8])
         options = (("layout", rng.choice(INPUT_LAYOUTS)),) if rng.random() < 0.2 else ()
         offset, gap = rng.choice((0, 0, 1, 3, 5)), rng.choice((0, 0, 0, 1, 7, 16))
@@ -476,7 +485,7 @@ class Ragged:
 
     def problem(self, case: Case, source: Source) -> str | None:
         try:
-            problem = PROBLEMS[dict(case.options)["op"]](case, source)
+            problem = PROBLEMS[dict(case.options)["op"]](case, source, self.functions(case))
         except Exception as error:  # none of these requests may be refused
             return f"{type(error).__name__}: {error}"
         return problem or first_difference("bits of the input", oracle.bits_of(source.tensor), source.bits)

@@ -72,3 +72,7 @@ def test_counts_and_seeds_are_recorded(tmp_path):
     known = json.loads(file.read_text())
     assert known["passed"] == 3
     assert known["fuzz"][0]["seed"] == 5 and known["fuzz"][0]["cases"] == 10
+    for seed in (6, 7):
+        fuzz.record([fuzz.Outcome("cuda-ragged", seed=seed)], file)
+    noted = [(outcome["target"], outcome["seed"]) for outcome in json.loads(file.read_text())["fuzz"]]
+    assert noted == [("cuda", 5), ("cuda-ragged", 7)]

@@ -11,6 +11,8 @@ import torch
 import torch_topk
 from tests import fuzz, fuzz_ragged, oracle
 from tests.cases import Case
+from tests.fuzz_ragged_simt import EmulatedRagged
+from tests.simt import emulated
 from torch_topk import TopKVarlen
 
 
@@ -215,7 +217,7 @@ FAULTS = [
     ("topk_varlen", ties_go_to_the_higher_position, set()),
     ("topk_varlen", rows_lie_side_by_side_in_outs, {"out"}),
     ("topk_varlen", ids_wrap, {"ids"}),
-    ("topk_varlen", pages_outside_are_the_first, {"page_table", "page_start"}),
+    ("topk_varlen", pages_outside_are_the_first, {"page_table", "page_start", "page_row"}),
     ("topk_varlen", a_refusal, {"max_length"}),
     ("kth_value", lengths_of_one_element_are_none, {"lengths"}),
     ("kth_value", the_kth_from_zero, {"k_of"}),
@@ -244,7 +246,7 @@ def test_a_fault_is_found_shrunk_and_printed(op, fault, needed, monkeypatch, cap
     with pytest.raises(AssertionError):
         fuzz.main([line])
     small = Case.parse(line.split(":", 1)[1])
-    assert small.rows * small.cols <= 100
+    assert small.rows * small.cols <= 400
     assert {*dict(small.options)} <= {"op", *needed}
     monkeypatch.undo()
     assert fuzz.main([line]) == 0
@@ -261,3 +263,32 @@ def test_what_is_printed_is_the_smallest(monkeypatch, capsys):
     small = Case.parse(line.split(":", 1)[1])
     assert (small.rows, small.cols, small.k, small.offset, small.gap) == (1, 20, 3, 0, 0)
     assert {*dict(small.options)} == {"op", "mask", "order"}
+
+
+def test_the_emulated_kernels_pass():
+    outcome = fuzz.fuzz("simt-ragged", EmulatedRagged(), seed=1, minutes=0, most_cases=150)
+    assert outcome.cases >= 150
+    assert outcome.failed == 0
+
+
+def test_a_fault_of_emulated_kernels_is_found(monkeypatch, capsys):
+    """Of clusters of 4 blocks, which the line names."""
+    right = emulated.Library.varlen
+
+    def wrong(self, tensor, k, device, seed, gap=0, **options):
+        result, plan = right(self, tensor, k, device, seed, gap, **options)
+        if device.cluster_blocks == 4 and options.get("kth_alone"):
+            result[1].sub_(1)
+        return result, plan
+
+    monkeypatch.setattr(emulated.Library, "varlen", wrong)
+    outcome = fuzz.fuzz("simt-ragged", EmulatedRagged(), 1, minutes=0, most_cases=5000, most_failures=1)
+    assert outcome.failed >= 1
+    line = next(line for line in capsys.readouterr().out.splitlines() if "python -m" in line).split('"')[1]
+    small = Case.parse(line.split(":", 1)[1])
+    assert (small.rows, small.cols, small.k) == (1, 1, 1)
+    assert dict(small.options) == {"cluster_blocks": 4, "op": "kth_value"}
+    with pytest.raises(AssertionError):
+        fuzz.main([line])
+    monkeypatch.undo()
+    assert fuzz.main([line]) == 0
