@@ -155,7 +155,7 @@ def run(commit: str | None, jobs: int, arguments: list[str], record: Path = RECO
         "failed": outcomes.failed,
         "skipped": outcomes.skipped,
         "command": " ".join(["pytest", *command]),
-        **{name: known[name] for name in ("fuzz", "sanitizer") if name in known},
+        **{name: kept for name, kept in known.items() if isinstance(kept, dict)},  # of add()
     }
     record.write_text(json.dumps(written, indent=2) + "\n")
     print(describe(record))

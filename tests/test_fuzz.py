@@ -71,6 +71,9 @@ def test_counts_and_seeds_are_recorded(tmp_path):
     fuzz.record([fuzz.Outcome("cuda", seed=5, cases=10, rows=40)], file)
     known = json.loads(file.read_text())
     assert known["passed"] == 3
-    (outcome,) = known["fuzz"]["found"]
-    assert outcome["seed"] == 5 and outcome["cases"] == 10
-    assert known["fuzz"]["source_hash"] == gpu_record.source_hash()
+    for seed in (6, 7):
+        fuzz.record([fuzz.Outcome("cuda-ragged", seed=seed)], file)
+    known = json.loads(file.read_text())
+    assert known["fuzz cuda"]["found"]["seed"] == 5 and known["fuzz cuda"]["found"]["cases"] == 10
+    assert known["fuzz cuda-ragged"]["found"]["seed"] == 7
+    assert known["fuzz cuda"]["source_hash"] == gpu_record.source_hash()
