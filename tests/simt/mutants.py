@@ -67,8 +67,8 @@ RESIDENT = (
 SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1",)
 
 SPREAD = (
-    "float32 ones_with_four_outliers 1x3000 k=3000 form=sort.whole_rows sm_count=1",
-    "float32 ones_with_four_outliers 1x3000 k=3000 largest=0 form=sort.whole_rows sm_count=1",
+    "float32 ones_with_four_outliers 3x3000 k=3000 form=sort.whole_rows sm_count=1",
+    "float32 ones_with_four_outliers 1x200000 k=1000 form=delegate.one_cluster sm_count=4",
 )
 
 

@@ -2,9 +2,9 @@
 //
 // The entries' extended keys, (key, index), differ in all. One digit of their own range, as many bins as
 // there are entries, brings each to within a few places of where it belongs; there it is ranked by comparing
-// it with its bin. Where that takes too many comparisons, as one bin has most entries (ties at a threshold,
-// say, and some elements far above), that bin's own range is given half of all bins. Where keys crowd all the
-// same, digit after digit is sorted by from the lowest, which no input makes slower.
+// it with its bin. Where that takes too many comparisons, as most entries lie in a small part of the range
+// (ties at a threshold, say, and some elements far above), that part is given half of all bins. Where they
+// crowd all the same, digit after digit is sorted by from the lowest, which no input makes slower.
 #pragma once
 
 #include <cstdint>
@@ -57,20 +57,20 @@ struct DigitBins {
   }
 };
 
-// The same, but half of the bins are for what one bin would hold, by a digit of its own range; what comes
-// before it, and behind it, is left a quarter each.
+// The same, but half of the bins are for what lies in `first` to `last`, by a digit of its own range; what
+// comes before, and behind, is left a quarter each.
 template <class Word, class Index>
 struct SpreadBins {
   DigitBins<Word, Index> all, within;
-  uint32_t crowded;  // of `all`
+  uint32_t first, last;  // of `all`
   uint32_t bins;
 
   __device__ uint32_t of(Word key, Index index) const {
     const uint32_t bin = all.of(key, index), quarter = bins / 4;
-    if (bin < crowded) return bin * quarter / max(crowded, quarter);
-    if (bin == crowded) return quarter + within.of(key, index);
-    const uint32_t behind = bins - 1 - crowded;
-    return 3 * quarter + (bin - crowded - 1) * quarter / max(behind, quarter);
+    if (bin < first) return bin * quarter / max(first, quarter);
+    if (bin <= last) return quarter + within.of(key, index);
+    const uint32_t behind = bins - 1 - last;
+    return 3 * quarter + (bin - last - 1) * quarter / max(behind, quarter);
   }
 };
 
@@ -79,7 +79,7 @@ struct BlockScratch {
   RangeScratch<Word, Index> range;
   uint32_t warp_sums[32];
   uint32_t comparisons;
-  uint32_t most;  // entries in one bin, above that bin's number in 16 bits
+  uint32_t first, last;  // the bins of most entries
   SpreadBins<Word, Index> spread;
 };
 
@@ -269,35 +269,32 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
 // Brings entries that lie in memory in the bins `all` to those of scratch.spread, which spread the fullest
 // one.
 template <int kItems, class Order, class Index, class Bits = typename Order::Bits>
-__device__ __noinline__ void spread_fullest_bin(int count, Order order, BlockMemory<Bits, Index> memory,
-                                                DigitBins<typename KeyWord<Bits>::type, Index> all,
-                                                BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
+__device__ __noinline__ void spread_most(int count, Order order, BlockMemory<Bits, Index> memory,
+                                         DigitBins<typename KeyWord<Bits>::type, Index> all,
+                                         BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   uint32_t* const bins = memory.counters;
   const int count_of_bins = bins_for(count);
-  if (thread == 0) {
-    scratch.range.reset();
-    scratch.most = 0;
-  }
-  __syncthreads();
-  uint32_t most = 0;
+  const uint32_t margin = static_cast<uint32_t>(count) / 16;
+  const auto holds = [&](int bin, uint32_t place) { return bins[bin] <= place && place < bins[bin + 1]; };
   for (int bin = thread; bin < count_of_bins; bin += threads) {
-    most = max(most, (bins[bin + 1] - bins[bin]) << 16 | static_cast<uint32_t>(bin));
+    if (holds(bin, margin)) scratch.first = static_cast<uint32_t>(bin);
+    if (holds(bin, count - 1 - margin)) scratch.last = static_cast<uint32_t>(bin);
   }
-  atomicMax(&scratch.most, most);
+  if (thread == 0) scratch.range.reset();
   __syncthreads();
-  const uint32_t fullest = scratch.most & 0xFFFF;
+  const uint32_t first = scratch.first, last = scratch.last;
   SeenEntries<Word, Index> seen;
-  const int end = static_cast<int>(bins[fullest + 1]);
-  for (int i = static_cast<int>(bins[fullest]) + thread; i < end; i += threads) {
+  const int end = static_cast<int>(bins[last + 1]);
+  for (int i = static_cast<int>(bins[first]) + thread; i < end; i += threads) {
     seen.see(order(memory.values[i]), memory.indices[i]);
   }
   seen.add_to(scratch.range);
   __syncthreads();
   if (thread == 0) {
     const auto within = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins / 2);
-    scratch.spread = {all, within, fullest, static_cast<uint32_t>(count_of_bins)};
+    scratch.spread = {all, within, first, last, static_cast<uint32_t>(count_of_bins)};
     scratch.comparisons = 0;
   }
   clear_bins(bins, count_of_bins);
@@ -352,13 +349,13 @@ __device__ void sort_in_block(int count, const Order& order,
   place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
                         [&](Word key, Index index) { return all.of(key, index); });
 
-  const auto is_crowded = [&] {
-    return scratch.comparisons > static_cast<uint32_t>(tuning::kSortCrowdedBin * count);
+  const auto takes_more_than = [&](int comparisons) {
+    return scratch.comparisons > static_cast<uint32_t>(comparisons * count);
   };
-  const bool spread = is_crowded();
+  const bool spread = takes_more_than(tuning::kSortFullBin);
   if (spread) {
-    spread_fullest_bin<kItems>(count, order, memory, all, scratch);
-    if (is_crowded()) {
+    spread_most<kItems>(count, order, memory, all, scratch);
+    if (takes_more_than(tuning::kSortCrowdedBin)) {
       sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.range,
                                            memory.counters);
       for (int i = thread; i < count; i += threads) write(i, memory.values[i], memory.indices[i]);

@@ -73,7 +73,9 @@ inline constexpr int kSortItems = 16;
 inline constexpr int kSortWideItems = 8;
 // Entries are ranked within bins of their row's range while they meet so many there on average. Sorting by
 // digits is seven passes or so and took 7 times as long as ranking where bins hold a few (4096 x 4096, normal
-// against all_equal); a row of normal floats, most of whose range is near zero, meets some 40.
+// against all_equal); a row of normal floats, most of whose range is near zero, meets some 40. Where they
+// meet more, bins are dealt out anew first, which is as long as ranking in bins of some ten entries.
+inline constexpr int kSortFullBin = 64;
 inline constexpr int kSortCrowdedBin = 128;
 inline constexpr int kSortDigitBits = 8;
 
