@@ -27,6 +27,7 @@ from torch import Tensor
 
 from . import _rows
 from ._errors import call
+from ._sharding import has_dtensor
 from .rerank import Metric, Reranked, metric_number, rerank
 
 __all__ = ["knn"]
@@ -86,6 +87,11 @@ def knn(
             raise TypeError(f"knn(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
     k = _rows.integer("knn", "k", k)
     number = metric_number(metric, "knn")
+    if has_dtensor(queries, vectors, allow):
+        from . import _dtensor
+
+        options = {"chunk": chunk, "exact": exact, "progress": progress}
+        return _dtensor.knn(queries, vectors, k, number, allow, options)
     _check(queries, vectors, k, number, allow)
     chunk = None if chunk is None else _rows.integer("knn", "chunk", chunk)
     if chunk is not None and chunk < 1:

@@ -13,12 +13,20 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from . import _vmap  # noqa: F401  registers the rules
-from ._autograd import Selection, in_index_order, is_functorch_active, is_tracing, select
+from ._autograd import (
+    Selection,
+    in_index_order,
+    is_functorch_active,
+    is_tracing,
+    select,
+    wants_derivative,
+)
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
+from ._fakes import check_dim_and_k, result_shape
 from ._install import devices_installed
 from ._libraries import has_cuda
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
-from ._sharding import is_dtensor
+from ._sharding import has_dtensor, is_dtensor
 from ._sharding import register as register_sharding
 
 __all__ = ["Algorithm", "topk"]
@@ -137,7 +145,7 @@ def topk(
             return _Result(_operator(input, k, dim, largest, sorted))
         except RuntimeError:
             pass  # below it is said, or served, right
-    if is_dtensor(input):
+    if has_dtensor(input, *(out if isinstance(out, (tuple, list)) else ())):
         register_sharding()
     k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude, index_dtype)
     order = _check_order(order, sorted)
@@ -154,7 +162,14 @@ def topk(
         return _Result(_topk(input, k, dim, largest, order, options))
     values, indices = two_tensors(out)
     check_no_grad(input, values, indices)
-    if order == "index" or backend(input) == "torch":
+    sharded = has_dtensor(input, values, indices)
+    if sharded:
+        from . import _dtensor
+
+        check_dim_and_k(input.shape, k, dim)
+        outs = {"values": values, "indices": indices}
+        _dtensor.check_outs(input, outs, result_shape(input.shape, k, dim))
+    if sharded or order == "index" or backend(input) == "torch":
         copy_into(_topk(input, k, dim, largest, order, options), values, indices)
     else:
         topk_into(input, k, dim, largest, order == "value", options, values, indices)
@@ -185,6 +200,10 @@ def _topk(
     input: Tensor, k: int, dim: int, largest: bool, order: Order, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
     by_value, by_index = order == "value", order == "index"
+    if is_dtensor(input) and not wants_derivative(input):
+        from . import _dtensor
+
+        return _dtensor.topk(input, k, dim, largest, order, options)
     if backend(input) != "torch":
         return select(input, k, dim, largest, by_value, by_index, options)
     if input.is_quantized:

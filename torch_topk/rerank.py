@@ -11,6 +11,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from . import _rows
 from ._errors import call
+from ._sharding import has_dtensor
 
 __all__ = ["Metric", "Reranked", "RerankedPositions", "rerank"]
 
@@ -132,11 +133,19 @@ def rerank(
     k = _rows.integer("rerank", "k", k)
     number = metric_number(metric)
     options = {"lengths": lengths, "row_offsets": row_offsets, "allow": allow, "scales": scales}
+    outs = None if out is None else _outs(out, 3 if return_positions else 2)
+    if has_dtensor(*given, *(outs or ())):
+        from . import _dtensor
+
+        options["payload"] = payload
+        return _dtensor.rerank(
+            queries, vectors, candidate_ids, k, number, options,
+            unique=unique, return_positions=return_positions, out=outs,
+        )  # fmt: skip
     if payload is not None:
         _check_payload(payload, vectors)
     ids = without_repeats(candidate_ids, vectors.size(0), row_offsets) if unique else candidate_ids
     arguments = (queries, vectors, ids, k, number)
-    outs = None if out is None else _outs(out, 3 if return_positions else 2)
     if not return_positions and payload is None:
         if outs is None:
             return Reranked(*call(torch.ops.gputopk.rerank, *arguments, **options))

@@ -11,6 +11,7 @@ from . import _rows
 from ._elsewhere import backend
 from ._errors import call
 from ._libraries import registry
+from ._sharding import has_dtensor
 
 __all__ = ["Sparse", "sparsify_"]
 
@@ -83,6 +84,11 @@ def sparsify_(
         raise TypeError(
             f"sparsify_(): argument 'index_dtype' must be torch.dtype, not {type(index_dtype).__name__}"
         )
+    if has_dtensor(self, add, momentum):
+        from . import _dtensor
+
+        numbers = {"alpha": alpha, "mu": mu, "index_dtype": index_dtype}
+        return _dtensor.sparsify_(self, k, add, momentum, numbers)
     backend(self)  # a CUDA tensor without the CUDA library: says how to get it
     return Sparse(
         *call(
