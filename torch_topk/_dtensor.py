@@ -16,7 +16,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from . import distributed, merge, sampling, selection, sparsify, varlen
 from ._autograd import gather, in_index_order
-from ._fakes import check_request
+from ._fakes import check_dim_and_k, check_request, result_shape
 from ._sharding import register
 from .knn import knn as knn_of_tensors
 from .ops import topk as topk_of_tensor
@@ -159,7 +159,7 @@ class Rows:
                 f"{self.placements} on {self.tensor.device_mesh}, but is {tensor.placements} on "
                 f"{tensor.device_mesh}"
             )
-        return tensor.to_local()
+        return _written(tensor)
 
     def numbers_of(self, dim: int) -> Tensor:
         """Which of the whole tensor's positions along ``dim`` this rank has, int64, ascending."""
@@ -192,19 +192,34 @@ def topk(
     return values, indices
 
 
-def check_outs(input: Any, outs: dict[str, Any], shape: list[int]) -> None:
-    for name, tensor in {"input": input, **outs}.items():
+def check_outs(input: Any, k: int, dim: int, index_dtype: torch.dtype, values: Any, indices: Any) -> None:
+    """Outs of topk may be placed in any way, but are not resized, as DTensors are not."""
+    for name, tensor in (("input", input), ("values", values), ("indices", indices)):
         _check_dtensor("topk", name, tensor)
-    for name, out in outs.items():
-        if list(out.shape) != shape:
+    check_dim_and_k(input.shape, k, dim)
+    shape = result_shape(input.shape, k, dim)
+    for name, out, dtype in (("values", values, input.dtype), ("indices", indices, index_dtype)):
+        if out.dtype != dtype or list(out.shape) != shape:
             raise RuntimeError(
-                f"topk(): {name} has shape {list(out.shape)}, but the result has {shape}, "
-                "and DTensors are not resized"
+                f"topk(): Expected out DTensor to have dtype {dtype} and shape {shape}, "
+                f"but got {out.dtype} and {list(out.shape)} instead ({name})"
             )
         if any(place.is_partial() for place in out.placements):
             raise RuntimeError(
                 f"topk(): {name} is placed {out.placements}: what is pending a reduction is no out"
             )
+
+
+def copy_into(result: Sequence[Tensor], outs: Sequence[DTensor]) -> None:
+    with torch.no_grad():  # torch refuses to copy into fewer rows than ranks
+        for name, one, out in zip(("values", "indices"), result, outs, strict=True):
+            _written(out).copy_(_placed("topk", name, one, out, out.placements))
+
+
+def _written(tensor: DTensor) -> Tensor:
+    """What this rank has of it, to write to: autograd is told by the whole's version."""
+    torch.autograd.graph.increment_version(tensor)
+    return tensor.to_local()
 
 
 def _mesh_dims(rows: Rows) -> list[int]:
@@ -386,7 +401,7 @@ def sparsify_(
     rows = Rows("sparsify_", "self", self)
     rows.check_uncut()
     add, momentum = rows.beside("add", add), rows.in_place("momentum", momentum)
-    found = sparsify.sparsify_(rows.local(), k, add=add, momentum=momentum, **numbers)
+    found = sparsify.sparsify_(_written(rows.tensor), k, add=add, momentum=momentum, **numbers)
     return sparsify.Sparse(*map(rows.wrap, found))
 
 

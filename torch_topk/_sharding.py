@@ -1,7 +1,7 @@
 """The operators on DTensor: dimensions that are not selected along stay sharded as they are.
 
-What has no strategy torch refuses by name: the out= forms and sparsify_, as its dispatcher serves no out of an
-operator that returns nothing, and returns self of any name that ends so. The functions serve them.
+What has no strategy torch refuses by name: the out= forms and sparsify_, as its dispatcher serves no out of
+an operator that returns nothing, and returns self of any name that ends so. The functions serve them.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def register() -> None:
         return [([place, place], [place, None, None, None, None]) for place in places]
 
     def rows_first(operator, outputs, follows, named, shardable=True):
-        """All replicated, or dimension 0 sharded of the outputs and of each tensor that ``follows``, the others
-        being replicated. ``named``: keyword arguments, as (name, tensor, whether it follows)."""
+        """All replicated, or dimension 0 sharded of the outputs and of each tensor that ``follows``, the
+        others being replicated. ``named``: keyword arguments, as (name, tensor, whether it follows)."""
         first = follows[0][0]
         if named:
             check_placed(operator, first, named)
@@ -79,13 +79,9 @@ def register() -> None:
         tensors = tensors_of(options)
         own_tables = tensors.get("page_row") is None
         table = tensors.get("page_table")
-        named = []
-        for name, tensor in tensors.items():
-            if name == "page_table":
-                follow = own_tables
-            else:
-                follow = name not in ("mask", "ids") or tensor.ndim == 2
-            named.append((name, tensor, follow))
+        shared = {name: tensor.ndim == 1 for name, tensor in tensors.items() if name in ("mask", "ids")}
+        shared["page_table"] = not own_tables
+        named = [(name, tensor, not shared.get(name, False)) for name, tensor in tensors.items()]
         # Of other numbers of tables a row's own is that of its number in the whole, which no rank can tell.
         shardable = table is None or not own_tables or table.shape[0] == self.shape[0]
         return rows_first("topk_varlen", 3, [(self, True)], named, shardable)

@@ -22,7 +22,6 @@ from ._autograd import (
     wants_derivative,
 )
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
-from ._fakes import check_dim_and_k, result_shape
 from ._install import devices_installed
 from ._libraries import has_cuda
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
@@ -143,7 +142,7 @@ def topk(
             if sorted and largest:  # arguments that are left out need not be parsed
                 return _Result(_operator(input, k, dim))
             return _Result(_operator(input, k, dim, largest, sorted))
-        except RuntimeError:
+        except (RuntimeError, ValueError):
             pass  # below it is said, or served, right
     if has_dtensor(input, *(out if isinstance(out, (tuple, list)) else ())):
         register_sharding()
@@ -162,14 +161,12 @@ def topk(
         return _Result(_topk(input, k, dim, largest, order, options))
     values, indices = two_tensors(out)
     check_no_grad(input, values, indices)
-    sharded = has_dtensor(input, values, indices)
-    if sharded:
+    if has_dtensor(input, values, indices):
         from . import _dtensor
 
-        check_dim_and_k(input.shape, k, dim)
-        outs = {"values": values, "indices": indices}
-        _dtensor.check_outs(input, outs, result_shape(input.shape, k, dim))
-    if sharded or order == "index" or backend(input) == "torch":
+        _dtensor.check_outs(input, k, dim, index_dtype, values, indices)
+        _dtensor.copy_into(_topk(input, k, dim, largest, order, options), (values, indices))
+    elif order == "index" or backend(input) == "torch":
         copy_into(_topk(input, k, dim, largest, order, options), values, indices)
     else:
         topk_into(input, k, dim, largest, order == "value", options, values, indices)

@@ -80,11 +80,12 @@ def top_k_top_p_filter_(
 def mask_to_sample(logits: Tensor, k: Any, p: Any, min_p: Any) -> Tensor | None:
     """True where a logit stays; None: everywhere."""
     cols = logits.size(-1)
+    given = k
     k, p, min_p = of_rows(logits, cols, k, p, min_p)
     if cols == 0 or (k is None and p is None and min_p is None):
         return None
     if p is None and min_p is None:
-        return _mask(_NAME, logits, k, -1, True, False, "index", None)
+        return _mask(_NAME, logits, given, -1, True, False, "index", None)
     with torch.no_grad():
         best, indices = topk(logits.detach(), most_kept(cols, k))
         # The last that is kept tells the set.
