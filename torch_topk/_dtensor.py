@@ -279,7 +279,7 @@ def kth_value(
     with torch.no_grad():
         if rows.is_cut and not isinstance(k, Tensor) and lengths is None:
             winners = topk_of_tensor(rows.tensor.detach(), k, dim, largest, magnitude=magnitude)
-            values, indices = (found.narrow(dim, k - 1, 1) for found in winners)
+            values, indices = (found.narrow(dim, k - 1, 1).clone() for found in winners)
         else:
             whole = rows.gathered()
             k, lengths = whole.number("k", k), whole.number("lengths", lengths)

@@ -509,13 +509,29 @@ def check_operators(world):
 
 
 def check_compiled(world):
-    """Traced, topk goes to the operator, which gathers; what else is called is right or refused."""
-    for mesh in meshes(world)[:1]:
-        tensor = inputs.make("few_distinct", 8, COLS)
-        for placements in every_placement(mesh, 2):
-            sharded = dealt(tensor, mesh, placements)
-            got = torch.compile(lambda x: tuple(torch_topk.topk(x, 3)), backend="aot_eager")(sharded)
-            assert_same(got, tuple(torch_topk.topk(tensor, 3)), uncut(placements, 1))
+    """Compiled, and the same."""
+    from torch.distributed.tensor import Shard
+
+    (mesh,) = meshes(world)
+    tensor, lengths = inputs.make("few_distinct", 8, COLS), torch.arange(8) * 5
+
+    def functions(x, lengths):
+        sampled = torch_topk.top_k_top_p_filter_(x.clone(), 9, 0.5)
+        return (*torch_topk.kth_value(x, 3), torch_topk.topk_mask(x, 3), sampled, *ragged(x, lengths))
+
+    def ragged(x, lengths):
+        return () if x is cut else torch_topk.topk_varlen(x, 3, lengths=lengths)[:2]
+
+    cut = dealt(tensor, mesh, [Shard(1)])
+    for sharded, numbers in ((dealt(tensor, mesh, [Shard(0)]), [Shard(0)]), (cut, whole(mesh))):
+        given = sharded, dealt(lengths, mesh, numbers)
+        want = functions(tensor, lengths)
+        got = torch.compile(functions, backend="aot_eager")(*given)
+        placed = [sharded.placements] * len(got)
+        if sharded is cut:
+            placed[:2] = [whole(mesh)] * 2
+        for one, other, places in zip(got, want, placed, strict=False):
+            assert_same(one, other, places)
 
 
 CHECKS = [
@@ -534,7 +550,6 @@ CHECKS = [
     check_rows_of_any_number,
     check_refusals,
     check_operators,
-    check_compiled,
 ]
 
 
@@ -543,7 +558,9 @@ def run(rank, check, world):
     check(world)
 
 
-@pytest.mark.parametrize("world", [2, 4])
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__.removeprefix("check_"))
+CASES = [*itertools.product(CHECKS, (2, 4)), (check_compiled, 2)]
+
+
+@pytest.mark.parametrize(("check", "world"), CASES, ids=lambda one: getattr(one, "__name__", str(one)))
 def test_what_ranks_have_is_their_part_of_the_whole(check, world):
     gloo.run(world, run, check, world)
