@@ -279,7 +279,9 @@ def kth_value(
     with torch.no_grad():
         if rows.is_cut and not isinstance(k, Tensor) and lengths is None:
             winners = topk_of_tensor(rows.tensor.detach(), k, dim, largest, magnitude=magnitude)
-            values, indices = (found.narrow(dim, k - 1, 1).clone() for found in winners)
+            shape = [1 if d == rows.dim else size for d, size in enumerate(input.shape)]
+            last = [rows.place("input", one, rows.uncut).narrow(dim, k - 1, 1) for one in winners]
+            values, indices = (_wrap(one, rows.tensor, rows.uncut, shape) for one in last)
         else:
             whole = rows.gathered()
             k, lengths = whole.number("k", k), whole.number("lengths", lengths)
