@@ -42,7 +42,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:
 	@echo "make demo      nearest neighbours in real images, checked and timed against torch.topk"
 	@echo "make test      everything that can run on this machine"
-	@echo "make fuzz      random requests against the exact order, for MINUTES=10: CPU, kernels on the host, GPU"
+	@echo "make fuzz      random requests, ragged ones too, against the exact order, for MINUTES=10: CPU, kernels on the host, GPU"
 	@echo "make mutants   planted faults, one line each, that the kernels' tests on the host have to find"
 	@echo "make bench     timings against torch.topk"
 	@echo "make tune      measures what work costs on the GPU at hand, and builds a plan that goes by it"

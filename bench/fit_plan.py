@@ -140,13 +140,19 @@ class Points:
     def __init__(self, sweeps: list[list[report.Record]]) -> None:
         self.records: dict[Key, report.Record] = {}
         self.us: dict[Key, dict[str, float]] = defaultdict(dict)
+        retimed: set[tuple[Key, str]] = set()  # later times stand for earlier ones
         for number, record in (
             (n, r) for n, sweep in enumerate(sweeps) for r in sweep if r["kind"] == "plan"
         ):
             key = (number, record["point"]), record["sorted"]
-            self.records[key] = record
+            again = record.get("again", False)
+            if not again:
+                self.records[key] = record
             for form, us in record["us"].items():
-                self.us[key][form] = max(us, self.us[key].get(form, 0.0))
+                first = again and (key, form) not in retimed
+                if again:
+                    retimed.add((key, form))
+                self.us[key][form] = us if first else max(us, self.us[key].get(form, 0.0))
         self.forms = {key: forms_of(record) for key, record in self.records.items()}
 
     @staticmethod

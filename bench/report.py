@@ -50,9 +50,9 @@ class Progress:
 class JsonLines:
     """A file of one JSON object a line, complete up to the last record whenever the run ends."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, append: bool = False) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self.path, self._file = path, path.open("w")
+        self.path, self._file = path, path.open("a" if append else "w")
 
     def write(self, record: Record) -> None:
         self._file.write(json.dumps(record) + "\n")

@@ -1,6 +1,10 @@
 """Times every form that can serve a request, over random requests: what the plan's costs are fitted to.
 
     python bench/sweep_plan.py --seconds 500        # CUDA; writes bench/results/plan-<gpu>.jsonl
+    python bench/sweep_plan.py --again bench/results/plan-h200.jsonl --forms delegate.one_cluster
+
+The second times some forms anew at the requests of a recorded sweep, after they were changed, and adds to
+that file a header and records that stand for those forms' earlier ones.
 
 Rows, cols and k are drawn log-uniformly, so that they lie between the powers of two as callers' do, single
 rows and k near cols more often than that would bring them; dtypes by width; inputs from those that kernels
@@ -74,15 +78,21 @@ def as_set(outputs: timing.Outputs) -> torch.Tensor:
     return outputs[1].sort(dim=-1).values
 
 
-def time_input(request: dict[str, Any], name: str, seed: int, without: Sequence[str] = ()) -> list[Record]:
-    """The times of all forms on one input, unsorted and sorted."""
+def time_input(
+    request: dict[str, Any], name: str, seed: int, without: Sequence[str] = (), alone: Sequence[str] = ()
+) -> list[Record]:
+    """The times of all forms on one input, unsorted and sorted, or of those `alone`."""
     rows, cols, k, dtype = (request[key] for key in ("rows", "cols", "k", "dtype"))
     x = inputs.make(name, rows, cols, getattr(torch, dtype), torch.device("cuda"), seed)
     copies = timing.copies_of(x)
     records, first = [], None
     in_order_us: dict[str, float] = {}
     for order in (True, False):
-        forms = {form: ordered for form, ordered in forms_of(request, order).items() if form not in without}
+        forms = {
+            form: ordered
+            for form, ordered in forms_of(request, order).items()
+            if form not in without and (not alone or form in alone)
+        }
         # A form whose rows come out in order takes as long unsorted.
         names = [form for form in forms if form not in in_order_us]
         contenders = [floor_contender(x), *(contender(form, k, order) for form in names)]
@@ -104,6 +114,31 @@ def time_input(request: dict[str, Any], name: str, seed: int, without: Sequence[
     return [{**request, "input": name, **record} for record in records]
 
 
+def times_again(path: Path, forms: Sequence[str], options: argparse.Namespace, device: torch.device) -> int:
+    recorded = [record for record in report.read(path) if record["kind"] == "plan" and record["sorted"]]
+    out = report.JsonLines(path, append=True)
+    out.write(environment.header(device, options.commit, again=list(forms)))
+    start, done, points = time.monotonic(), set(), 0
+    progress = report.Progress(len(recorded))
+    for record in recorded:
+        progress.done += 1
+        if time.monotonic() - start > options.seconds:
+            break
+        request = {key: record[key] for key in ("rows", "cols", "k", "dtype")}
+        key = (record["point"], record["input"])
+        if key in done or not set(forms) & set(forms_of(request, order=True)):
+            continue
+        done.add(key)
+        progress.show(str(request))
+        for again in time_input(request, record["input"], record["point"], alone=forms):
+            out.write({"kind": "plan", "point": record["point"], **again, "again": True})
+        points += 1
+    progress.close()
+    out.close()
+    print(f"{points} inputs of {len(recorded)} in {time.monotonic() - start:.0f} s, added to {path}")
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -112,14 +147,20 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--most-k", type=int, default=2**26, metavar="K", help="leave out requests for more")
     parser.add_argument("--without", nargs="+", default=[], metavar="FORM", help="forms that are not timed")
+    parser.add_argument("--again", type=Path, metavar="FILE", help="a recorded sweep, to which to add")
+    parser.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="with --again: what is timed")
     parser.add_argument("--commit", help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/plan-cuda.jsonl")
     options = parser.parse_args()
+    if (options.again is None) != (not options.forms):
+        parser.error("--again and --forms go together")
     if not study_library.loaded:
         print("the sweep needs a GPU and libgputopk_study.so: make study")
         return 2
     timing.ROUNDS = ROUNDS
     device = torch.device("cuda")
+    if options.again is not None:
+        return times_again(options.again, options.forms, options, device)
     path = options.output or environment.ROOT / "bench" / "results" / "plan-cuda.jsonl"
     out = report.JsonLines(path)
     out.write(environment.header(device, options.commit, seed=options.seed))

@@ -17,7 +17,16 @@ import torch
 
 from tests import inputs, oracle
 
-_BOOLS = ("largest", "sorted", "magnitude")
+_BOOLS = ("largest", "sorted", "magnitude", "return_values")
+
+
+def _number_or_word(text: str) -> int | float | str:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,12 +58,10 @@ class Case:
         own = {key: int(words.pop(key)) for key in ("k", "offset", "gap", "seed") if key in words}
         options: dict[str, object] = {}
         for key, value in words.items():
-            if key in ("form", "algorithm"):
-                options[key] = value
-            elif key == "index_dtype":
+            if key == "index_dtype":
                 options[key] = getattr(torch, value)
             else:
-                options[key] = bool(int(value)) if key in _BOOLS else int(value)
+                options[key] = bool(int(value)) if key in _BOOLS else _number_or_word(value)
         return cls(getattr(torch, dtype), name, rows, cols, **own, options=tuple(options.items()))
 
     def tensor(self, device: str = "cpu") -> torch.Tensor:
@@ -89,29 +96,35 @@ def number_near(rng: random.Random, most: int) -> int:
     return min(max(number, 1), most)
 
 
+def fewer(number: int) -> list[int]:
+    """Less of it by a large or a small part."""
+    return sorted({number // 2, number * 3 // 4, number - number // 8, number - number // 32} - {number})
+
+
 def smaller(case: Case) -> Iterator[Case]:
-    """Simpler cases, the simplest first: for shrinking."""
-    for rows in sorted({1, case.rows // 2, case.rows - 1}):
+    """Simpler cases: those in big steps first, for shrinking."""
+    least = max(case.k, 1) if case.k <= case.cols else 1
+    for rows in (1, *fewer(case.rows)):
         if 0 < rows < case.rows:
             yield dataclasses.replace(case, rows=rows)
-    for cols in sorted({case.k, case.cols // 2, case.cols * 3 // 4, case.cols - 1}):
-        if max(case.k, 1) <= cols < case.cols:
+    for cols in (least, *fewer(case.cols)):
+        if least <= cols < case.cols:
             yield dataclasses.replace(case, cols=cols)
-    for k in sorted({1, case.k // 2, case.k - 1}):
+    for k in (1, *fewer(case.k)):
         if 0 < k < case.k:
             yield dataclasses.replace(case, k=k)
     for field in ("offset", "gap"):
         if getattr(case, field):
             yield dataclasses.replace(case, **{field: 0})
-    for name in ("normal", "all_equal", "increasing"):
-        if case.name == inputs.MIXED:
-            yield dataclasses.replace(case, name=name)
-    if case.name == inputs.MIXED:
-        for name in inputs.names_for(case.dtype):
-            yield dataclasses.replace(case, name=name)
     for name, _ in case.options:
-        if name not in ("form", "algorithm"):
+        if name not in ("form", "algorithm", "op"):
             yield dataclasses.replace(case, options=tuple(o for o in case.options if o[0] != name))
+    for field, end in (("rows", 1), ("cols", least), ("k", 1)):
+        if getattr(case, field) > end:
+            yield dataclasses.replace(case, **{field: getattr(case, field) - 1})
+    if case.name == inputs.MIXED:
+        for name in dict.fromkeys(("normal", "all_equal", "increasing", *inputs.names_for(case.dtype))):
+            yield dataclasses.replace(case, name=name)
 
 
 def shrink(case: Case, fails: Callable[[Case], bool], most: int = 200) -> Case:

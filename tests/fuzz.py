@@ -1,12 +1,13 @@
-"""Random requests against the exact order: on the CPU operator, on the emulated kernels, on a GPU.
+"""Random requests against the exact order: on the CPU, on the emulated kernels, on a GPU.
 
     make fuzz MINUTES=10                         each target that this machine has, an equal share of the time
     python -m tests.fuzz --targets simt --minutes 5 --seed 7
     python -m tests.fuzz --targets cuda --cases 200000 --record tests/gpu_record.json
     python -m tests.fuzz "simt: float32 normal 3x1000 k=10 seed=5 form=air.one_block sm_count=2"
 
-A failure is shrunk and printed as a line that the last form runs again. For the operators, many calls share
-an input: its rows are put in order once, stably, on its device, and a call's result is compared with that.
+A failure is shrunk and printed as a line that the last form runs again. Targets `cpu`, `simt` and `cuda` are
+topk; `ragged`, `simt-ragged` and `cuda-ragged` what stands beside it (tests/fuzz_ragged.py). Many calls share
+an input, whose rows are put in order once, stably, and a call's result is compared with that.
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
-import json
 import random
 import sys
 import time
@@ -23,7 +23,7 @@ from pathlib import Path
 
 import torch
 
-from tests import inputs, oracle
+from tests import gpu_record, inputs, oracle
 from tests.cases import Case, number_near, shrink
 from tests.conftest import why_no_gpu
 from tests.simt import forms
@@ -224,11 +224,32 @@ class Emulated:
         yield case, None
 
 
-TARGETS = {"cpu": lambda: Operators("cpu"), "simt": Emulated, "cuda": lambda: Operators("cuda")}
+def ragged(device: str):
+    """What stands beside topk."""
+    from tests.fuzz_ragged import Ragged
+    from tests.fuzz_ragged_simt import EmulatedRagged
+
+    return EmulatedRagged() if device == "simt" else Ragged(device)
+
+
+TARGETS = {
+    "cpu": lambda: Operators("cpu"),
+    "ragged": lambda: ragged("cpu"),
+    "simt": Emulated,
+    "simt-ragged": lambda: ragged("simt"),
+    "cuda": lambda: Operators("cuda"),
+    "cuda-ragged": lambda: ragged("cuda"),
+}
 
 
 def targets_here() -> list[str]:
-    return ["cpu", "simt", *(["cuda"] if why_no_gpu() is None else [])]
+    return [
+        "cpu",
+        "ragged",
+        "simt",
+        "simt-ragged",
+        *(["cuda", "cuda-ragged"] if why_no_gpu() is None else []),
+    ]
 
 
 @dataclasses.dataclass
@@ -265,7 +286,7 @@ def fuzz(
 
 
 def fails(target, case: Case) -> bool:
-    if case.k > case.cols or not (case.name == inputs.MIXED or inputs.applies(case.name, case.dtype)):
+    if not (case.name == inputs.MIXED or inputs.applies(case.name, case.dtype)):
         return False
     try:
         target.run(case)
@@ -274,11 +295,10 @@ def fails(target, case: Case) -> bool:
     return False
 
 
-def record(outcomes: list[Outcome], file: Path) -> None:
-    """Adds counts and seeds to the record of GPU tests."""
-    known = json.loads(file.read_text())
-    known["fuzz"] = [dataclasses.asdict(outcome) for outcome in outcomes]
-    file.write_text(json.dumps(known, indent=2) + "\n")
+def record(outcomes: list[Outcome], file: Path, commit: str | None = None) -> None:
+    """Puts counts and seeds into the record of GPU tests; other targets' stay."""
+    for outcome in outcomes:
+        gpu_record.add(f"fuzz {outcome.target}", dataclasses.asdict(outcome), commit, file)
 
 
 def main(arguments: list[str]) -> int:
@@ -291,6 +311,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=None, help="so many a target instead")
     parser.add_argument("--seed", type=int, default=None, help="default: of the clock")
     parser.add_argument("--record", type=Path, default=None, help="a JSON file to note counts and seeds in")
+    parser.add_argument("--commit", help="for the record, where this is not a checkout")
     args = parser.parse_args(arguments)
     for line in args.lines:
         name, text = line.split(":", 1)
@@ -308,7 +329,7 @@ def main(arguments: list[str]) -> int:
         print(f"{name}: {counts} ({rate:.0f} an hour), seed {seed}", flush=True)
         outcomes.append(outcome)
     if args.record:
-        record(outcomes, args.record)
+        record(outcomes, args.record, args.commit)
     return int(any(outcome.failed for outcome in outcomes))
 
 

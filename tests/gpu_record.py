@@ -5,7 +5,8 @@
 
 `run` runs `pytest -m gpu`, with --jobs so many test files at a time, and writes the record; `check` says
 whether the record is of this source. It is of the source whose hash it holds: csrc, torch_topk's Python
-files, and tests.
+files, and tests. Beside it the file keeps what tests/fuzz.py and tests/sanitize.py last found on a GPU, each
+with the source that it was of.
 """
 
 from __future__ import annotations
@@ -77,6 +78,30 @@ class Outcomes:
         self.failed += report.failed
 
 
+def here(commit: str | None = None) -> dict[str, object]:
+    """What a result is of: the source, the time and the machine."""
+    import torch
+
+    gpu = torch.cuda.is_available()
+    return {
+        "source_hash": source_hash(),
+        "commit": commit or first_line("git", "rev-parse", "HEAD"),
+        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "gpu": torch.cuda.get_device_name() if gpu else None,
+        "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "python": platform.python_version(),
+    }
+
+
+def add(name: str, found: object, commit: str | None = None, record: Path = RECORD) -> None:
+    """Notes a result beside that of the tests, which keeps it when they run again."""
+    known = json.loads(record.read_text()) if record.is_file() else {}
+    known[name] = {**here(commit), "found": found}
+    record.write_text(json.dumps(known, indent=2) + "\n")
+
+
 NO_TESTS = 5  # pytest's exit status
 
 
@@ -112,9 +137,7 @@ def run_files(jobs: int, arguments: list[str], outcomes: Outcomes) -> int:
 
 
 def run(commit: str | None, jobs: int, arguments: list[str], record: Path = RECORD) -> int:
-    import torch
-
-    hash_before = source_hash()
+    began = here(commit)
     outcomes = Outcomes()
     if jobs > 1:
         command = ["-m", "gpu", *arguments, "<each file of tests>"]
@@ -122,23 +145,17 @@ def run(commit: str | None, jobs: int, arguments: list[str], record: Path = RECO
     else:
         command = ["-m", "gpu", *(arguments or ["tests"])]
         status = run_here(command[2:], outcomes)
-    gpu = torch.cuda.is_available()
     if outcomes.passed + outcomes.failed == 0:
         print("gpu record: no GPU test ran; nothing is recorded")
         return status or 1
+    known = json.loads(record.read_text()) if record.is_file() else {}
     written = {
-        "source_hash": hash_before,
-        "commit": commit or first_line("git", "rev-parse", "HEAD"),
-        "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "gpu": torch.cuda.get_device_name() if gpu else None,
-        "driver": first_line("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "python": platform.python_version(),
+        **began,
         "passed": outcomes.passed,
         "failed": outcomes.failed,
         "skipped": outcomes.skipped,
         "command": " ".join(["pytest", *command]),
+        **{name: kept for name, kept in known.items() if isinstance(kept, dict)},  # of add()
     }
     record.write_text(json.dumps(written, indent=2) + "\n")
     print(describe(record))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests import fuzz, inputs, oracle
+from tests import fuzz, gpu_record, inputs, oracle
 from tests.cases import Case, number_near, shrink
 
 
@@ -71,4 +71,9 @@ def test_counts_and_seeds_are_recorded(tmp_path):
     fuzz.record([fuzz.Outcome("cuda", seed=5, cases=10, rows=40)], file)
     known = json.loads(file.read_text())
     assert known["passed"] == 3
-    assert known["fuzz"][0]["seed"] == 5 and known["fuzz"][0]["cases"] == 10
+    for seed in (6, 7):
+        fuzz.record([fuzz.Outcome("cuda-ragged", seed=seed)], file)
+    known = json.loads(file.read_text())
+    assert known["fuzz cuda"]["found"]["seed"] == 5 and known["fuzz cuda"]["found"]["cases"] == 10
+    assert known["fuzz cuda-ragged"]["found"]["seed"] == 7
+    assert known["fuzz cuda"]["source_hash"] == gpu_record.source_hash()

@@ -35,56 +35,58 @@ def clamp(number: int, least: int, most: int) -> int:
     return min(max(number, least), most)
 
 
-class Row:
-    """One row's answer: `positions` from the window's start, in the order that was asked for."""
+class Rows:
+    """What rows must give. `ranking` is the order of whole rows, best first, of which a row's window and its
+    candidates leave some out."""
 
-    def __init__(self, tensor: torch.Tensor, r: int, k: int, options: dict):
-        def number(name: str, otherwise: int) -> int:
-            numbers = options.get(name)
-            return otherwise if numbers is None else int(numbers[r])
+    def __init__(self, tensor: torch.Tensor, k: int, options: dict, ranking: np.ndarray | None = None):
+        self.bits = oracle.bits_of(tensor)
+        if ranking is None:
+            flags = options.get("largest", True), options.get("magnitude", False)
+            ranking = oracle.best_first(self.bits, tensor.dtype, *flags)
+        self.ranking, self.k, self.options = ranking, k, options
+        tensors = {name: x for name, x in options.items() if isinstance(x, torch.Tensor)}
+        self.given = {name: x.cpu().numpy() for name, x in tensors.items()}
+        for name in {"mask", "ids"} & {*tensors}:
+            self.given[name] = np.broadcast_to(self.given[name], self.bits.shape)
 
-        def column(name: str) -> np.ndarray | None:
-            table = options.get(name)
-            if table is None:
-                return None
-            return (table if table.dim() == 1 else table[r]).cpu().numpy()
+    def number(self, name: str, r: int, otherwise: int) -> int:
+        return int(self.given[name][r]) if name in self.given else otherwise
 
-        cols = tensor.shape[1]
-        start = clamp(number("starts", 0), 0, cols)
-        end = min(start + clamp(number("lengths", cols), 0, cols), cols)
-        accepted = np.ones(cols, bool)
-        mask, ids = column("mask"), column("ids")
-        if mask is not None:
-            accepted &= mask
-        if ids is not None:
-            accepted &= ids >= 0
-        candidates = np.flatnonzero(accepted[start:end])
-        bits = oracle.bits_of(tensor[r])[start:end]
-        ranked = oracle.best_first(
-            bits[candidates], tensor.dtype, options.get("largest", True), options.get("magnitude", False)
-        )
-        self.count = min(clamp(number("row_k", k), 0, k), len(candidates))
-        positions = candidates[ranked[: self.count]]
-        self.all_win = self.count == len(candidates)
-        self.by_value = positions
-        self.by_index = np.sort(positions)
-        self.bits = bits
-        offset = number("offsets", 0)
-        table = options.get("page_table")
-        size = options.get("page_size", 1)
+    def winners(self, r: int) -> tuple[int, np.ndarray, bool]:
+        """The window's start, the winners' columns, best first, and whether all candidates win."""
+        cols = self.bits.shape[1]
+        start = clamp(self.number("starts", r, 0), 0, cols)
+        end = min(start + clamp(self.number("lengths", r, cols), 0, cols), cols)
+        accepted = np.zeros(cols, bool)
+        accepted[start:end] = True
+        if "mask" in self.given:
+            accepted &= self.given["mask"][r]
+        if "ids" in self.given:
+            accepted &= self.given["ids"][r] >= 0
+        candidates = self.ranking[r][accepted[self.ranking[r]]]
+        count = min(clamp(self.number("row_k", r, self.k), 0, self.k), len(candidates))
+        return start, candidates[:count], count == len(candidates)
 
-        def of(position: int) -> int:
-            if ids is not None:
-                return int(ids[start + position])
-            if table is None:
-                return position + offset
-            pages = number("page_row", r), number("page_start", 0) + position // size
-            if not (0 <= pages[0] < table.shape[0] and 0 <= pages[1] < table.shape[1]):
-                return options.get("pad_index", -1)
-            page = int(table[pages])
-            return page * size + position % size if page >= 0 else options.get("pad_index", -1)
-
-        self.of = of
+    def indices(self, r: int, start: int, columns: np.ndarray) -> np.ndarray:
+        """What the indices of these columns become; those of 32 bits wrap."""
+        positions = columns.astype(np.int64) - start
+        if "ids" in self.given:
+            indices = self.given["ids"][r][columns]
+        elif "page_table" in self.given:
+            table, size = self.given["page_table"], self.options.get("page_size", 1)
+            row = self.number("page_row", r, r)
+            pages = self.number("page_start", r, 0) + positions // size
+            there = (0 <= row < table.shape[0]) & (pages >= 0) & (pages < table.shape[1])
+            physical = np.full(len(columns), -1, np.int64)
+            if there.any():
+                physical[there] = table[row, pages[there]]
+            pad = self.options.get("pad_index", -1)
+            indices = np.where(physical >= 0, physical * size + positions % size, pad)
+        else:
+            indices = positions + self.number("offsets", r, 0)
+        narrow = self.options.get("index_dtype", torch.int32) == torch.int32
+        return indices.astype(np.int32 if narrow else np.int64).astype(np.int64)
 
 
 def problem_of(
@@ -92,6 +94,7 @@ def problem_of(
     tensor: torch.Tensor,
     k: int,
     options: dict,
+    ranking: np.ndarray | None = None,
 ) -> str | None:
     """What is wrong with a result, or None. Every bit is compared; of order "any" the set."""
     values, indices, counts = result
@@ -107,39 +110,32 @@ def problem_of(
         return f"values are {values.dtype} {list(values.shape)}"
     pad = pad_bits(tensor.dtype, options.get("largest", True), options.get("magnitude", False))
     order = options.get("order", "any")
+    want = Rows(tensor, k, options, ranking)
+    got_counts, got_indices = counts.cpu().numpy(), indices.cpu().numpy().astype(np.int64)
+    got_bits = None if values is None else oracle.bits_of(values)
     for r in range(rows):
-        want = Row(tensor, r, k, options)
-        if counts[r] != want.count:
-            return f"row {r} has count {counts[r]}, expected {want.count}"
-        got = indices[r].cpu().numpy().astype(np.int64)
-        if (got[want.count :] != options.get("pad_index", -1)).any():
-            return f"row {r} has indices behind its {want.count} winners: {got}"
-        positions = want.by_value if order == "value" else want.by_index
-        wanted = np.array([want.of(int(p)) for p in positions], np.int64)
-        found = got[: want.count]
-        if order == "any" and not want.all_win:
-            wanted, found = np.sort(wanted), np.sort(found)
+        start, columns, all_win = want.winners(r)
+        count = len(columns)
+        if got_counts[r] != count:
+            return f"row {r} has count {got_counts[r]}, expected {count}"
+        if (got_indices[r, count:] != options.get("pad_index", -1)).any():
+            return f"row {r} has indices behind its {count} winners: {got_indices[r]}"
+        if got_bits is not None and (got_bits[r, count:] != pad).any():
+            return f"row {r} has values behind its {count} winners: {values[r]}"
+        if order != "value":
+            columns = np.sort(columns)
+        wanted, found = want.indices(r, start, columns), got_indices[r, :count]
+        own = bits = np.zeros(count)
+        if got_bits is not None:
+            own, bits = want.bits[r, columns], got_bits[r, :count]
+        if order == "any" and not all_win:
+            # Pairs of index and value, as a set.
+            by_index, by_found = np.lexsort((own, wanted)), np.lexsort((bits, found))
+            wanted, own, found, bits = wanted[by_index], own[by_index], found[by_found], bits[by_found]
         if (wanted != found).any():
             return f"row {r} has indices {found}, expected {wanted}"
-        if values is None:
-            continue
-        bits = oracle.bits_of(values[r])
-        if (bits[want.count :] != pad).any():
-            return f"row {r} has values behind its {want.count} winners: {values[r]}"
-        own = want.bits[positions]
-        if order == "any" and not want.all_win:
-            # Each value stands at its own index; where several positions become one index, as a set.
-            own, bits = np.sort(own), np.sort(bits[: want.count])
-        if (bits[: want.count] != own).any():
+        if (own != bits).any():
             return f"row {r} has values {values[r]}, which are not those of its indices"
-        if (
-            order == "any"
-            and not want.all_win
-            and not any(options.get(name) is not None for name in ("ids", "offsets", "page_table"))
-        ):
-            unsorted = oracle.bits_of(values[r])[: want.count]
-            if (want.bits[got[: want.count]] != unsorted).any():
-                return f"row {r} has values that do not stand at their indices"
     return None
 
 

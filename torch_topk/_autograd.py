@@ -39,7 +39,11 @@ def select(
 
 
 def in_index_order(values: Tensor, indices: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    indices, places = torch.sort(indices, dim=dim)
+    if indices.is_cuda:  # as winners are put in order by value, at that price
+        count = indices.size(dim) if indices.dim() > 0 else 1
+        indices, places = call(_topk, indices, count, dim, False, True)
+    else:
+        indices, places = torch.sort(indices, dim=dim)
     return gather(values, dim, places), indices
 
 

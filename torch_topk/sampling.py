@@ -128,7 +128,8 @@ def _prefix(best: Tensor, left: Tensor, p: Any, min_p: Any) -> Tensor:
         kept = ((until - mass).double() < share).sum(-1, keepdim=True).minimum(left)
         kept = kept.where(p < 1, left) if isinstance(p, Tensor) else kept
     if min_p is not None:
-        kept = (weight >= min_p).sum(-1, keepdim=True).minimum(kept)
+        # A number would be rounded to float32, where a tensor is not.
+        kept = (weight.double() >= min_p).sum(-1, keepdim=True).minimum(kept)
     return kept.clamp(min=1)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -42,6 +43,25 @@ def test_mixed_rows_of_any_size_are_answered_exactly(device, part, request):
         flags = {flag: generator.random() < 0.5 for flag in ("largest", "sorted", "magnitude")}
         flags["index_dtype"] = generator.choice([torch.int64, torch.int32])
         oracle.assert_topk_on_device(topk(tensor, k, **flags), tensor, k, **flags)
+
+
+@pytest.mark.parametrize("index_dtype", [torch.int64, torch.int32])
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_by_index_is_the_same_set_by_ascending_index(device, dtype, index_dtype):
+    for shape, dim, k in [
+        ((300, 40), 1, 7),
+        ((40, 300), 0, 11),
+        ((2, 70000), 1, 30000),
+        ((1, 5), 1, 5),
+        ((), 0, 1),
+    ]:
+        tensor = inputs.make("few_distinct", 1, max(1, math.prod(shape)), dtype, device).view(shape)
+        best, at = topk(tensor, k, dim)
+        at, places = at.sort(dim)
+        values, indices = torch_topk.topk(tensor, k, dim, order="index", index_dtype=index_dtype)
+        assert indices.dtype == index_dtype
+        assert torch.equal(indices.long(), at)
+        assert torch.equal(oracle.as_ints(values), oracle.as_ints(best).gather(dim, places))
 
 
 def samples() -> list[tuple[str, tuple, dict]]:

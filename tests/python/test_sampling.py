@@ -9,37 +9,9 @@ import pytest
 import torch
 
 import torch_topk
-from tests import inputs, oracle
+from tests import inputs, oracle, selection_oracle
 
 ROWS, COLS = 6, 60
-
-
-def kept(row, k, p, min_p):
-    """The definition, element by element, with Python's integers."""
-    order = oracle.best_first(oracle.bits_of(row[None]), row.dtype, True, False)[0]
-    wide = row if row.dtype == torch.float64 else row.float()
-    top = wide[order[0]]
-    if top.isfinite():
-        weights = (wide - top).float().exp()
-    else:
-        weights = ((wide == top) | (wide.isnan() & top.isnan())).float()
-    weights = weights.numpy()
-    left = list(order) if k is None or k <= 0 else list(order[:k])
-    chosen = left
-    if p is not None and p < 1:
-        masses = [int(np.float64(weights[i]) * 2**38) for i in left]
-        total, before, chosen = sum(masses), 0, []
-        for i, mass in zip(left, masses, strict=True):
-            if before >= p * total:
-                break
-            chosen.append(i)
-            before += mass
-        chosen = chosen or left[:1]
-    if min_p is not None:
-        chosen = [i for n, i in enumerate(chosen) if n == 0 or weights[i] >= min_p]
-    mask = torch.zeros(row.shape, dtype=torch.bool)
-    mask[torch.from_numpy(np.asarray(chosen).astype(np.int64))] = True
-    return mask
 
 
 def check(logits, k=None, p=None, min_p=None):
@@ -48,7 +20,10 @@ def check(logits, k=None, p=None, min_p=None):
         option.expand(rows).tolist() if isinstance(option, torch.Tensor) else [option] * rows
         for option in (k, p, min_p)
     ]
-    want = torch.stack([kept(row, *own) for row, *own in zip(logits, *numbers, strict=True)])
+    ranking = oracle.best_first(oracle.bits_of(logits), logits.dtype, True, False)
+    weights = selection_oracle.weights(logits, torch.from_numpy(ranking[:, 0].copy()))
+    masks = [selection_oracle.sampled(*row) for row in zip(ranking, weights, *numbers, strict=True)]
+    want = torch.from_numpy(np.stack(masks))
     got = logits.clone()
     assert torch_topk.top_k_top_p_filter_(got, k, p, min_p) is got
     filled = torch.where(want, logits, -math.inf)
@@ -81,6 +56,16 @@ def test_rows_have_their_own_numbers():
     ):
         check(logits, *given)
     check(logits, torch.tensor(7), torch.tensor(0.6), torch.tensor(0.1))
+
+
+def test_min_p_is_not_rounded():
+    """exp(-2) in float32 is less than in float64."""
+    logits = torch.tensor([[0.0, -2.0, -3.0]])
+    for dtype in (None, torch.float32, torch.float64):
+        min_p = math.exp(-2) if dtype is None else torch.tensor(math.exp(-2), dtype=dtype)
+        check(logits, min_p=min_p)
+        got = torch_topk.top_k_top_p_filter_(logits.clone(), min_p=min_p)
+        assert got.isfinite().tolist() == [[True, dtype == torch.float32, False]]
 
 
 def test_infinite_and_nan_logits():

@@ -151,12 +151,15 @@ class _Varlen(ctypes.Structure):
     ]
 
 
+_NOTHING = ctypes.c_int64()
+
+
 def _numbers(table: torch.Tensor | None) -> _Numbers:
-    """A number a row, a table of columns that rows share has stride 0."""
+    """A number a row, a table of columns that rows share has stride 0. One without elements is there too."""
     if table is None:
         return _Numbers()
     return _Numbers(
-        data=table.data_ptr(),
+        data=table.data_ptr() or ctypes.addressof(_NOTHING),
         elements=table.numel(),
         row_stride=table.stride(0),
         col_stride=table.stride(1) if table.dim() == 2 else 0,

@@ -66,6 +66,11 @@ RESIDENT = (
 )
 SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1",)
 
+SPREAD = (
+    "float32 ones_with_four_outliers 1x3000 k=3000 form=sort.whole_rows sm_count=1",
+    "float32 ones_with_four_outliers 1x3000 k=3000 largest=0 form=sort.whole_rows sm_count=1",
+)
+
 
 @dataclasses.dataclass(frozen=True)
 class Mutant:
@@ -142,6 +147,7 @@ MUTANTS = (
     Mutant(
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
     ),
+    Mutant("device/block_sort.cuh", "3 * quarter", "2 * quarter", SPREAD),
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
     # Reading and writing.
     Mutant(

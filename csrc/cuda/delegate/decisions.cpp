@@ -138,7 +138,7 @@ bool FromSample::serves(const Problem& problem, const Device& device) {
 OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
   const int per_vector = 16 / dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
-  const bool few_rows = problem.rows <= device.sm_count;
+  const bool few_rows = problem.rows <= tuning::kClusterFewRows * device.sm_count;
 
   // The least work, of a thread, that a sample's elements and the candidates are: of a larger sample there
   // are fewer of these.
@@ -177,6 +177,11 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
          2 * config.blocks * tile_elements(problem, config.threads) <= problem.cols) {
     config.blocks *= 2;
   }
+  const double at_once = std::min<double>(static_cast<double>(problem.rows) * config.blocks,
+                                          static_cast<double>(device.sm_count) * per_sm);
+  const double tile_bytes =
+      static_cast<double>(tile_elements(problem, config.threads)) * dtype_bytes(problem.dtype);
+  config.prefetched_tiles = static_cast<int>(tuning::kClusterPrefetchBytes / (at_once * tile_bytes));
   return config;
 }
 

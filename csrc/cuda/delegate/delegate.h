@@ -83,11 +83,12 @@ struct OneCluster {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.one_cluster";
 
-  int blocks;   // of a row's cluster: a power of two
-  int threads;  // of a block
-  int vectors;  // of the sample, a thread's
-  int rank;     // of the bound in the sample: at most `threads`
-  int room;     // for candidates of a row: a multiple of 64
+  int blocks;            // of a row's cluster: a power of two
+  int threads;           // of a block
+  int vectors;           // of the sample, a thread's
+  int rank;              // of the bound in the sample: at most `threads`
+  int room;              // for candidates of a row: a multiple of 64
+  int prefetched_tiles;  // into L2, by a block, while the bound is found
 
   static bool serves(const Problem& problem, const Device& device);
   static OneCluster plan(const Problem& problem, const Device& device);

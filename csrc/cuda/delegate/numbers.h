@@ -73,9 +73,11 @@ inline constexpr int kClusterMostBlocks = 16;
 inline constexpr double kClusterReach = 0.91;
 // Threads: 64 registers each leave room for 1024 an SM, and for 12 entries each that a block puts in order.
 // Small blocks, of which some read while others look for a bound or put winners in order; larger ones where
-// an SM has but one row, or less, so that each is done soonest.
+// an SM has but so many rows, or less, so that each is done soonest.
 inline constexpr int kClusterItems = 12;
+inline constexpr int kClusterFewItems = 4;
 inline constexpr int kClusterMinThreads = 256;
+inline constexpr int kClusterFewRows = 2;
 inline constexpr int kClusterFewRowsThreads = 512;
 inline constexpr int kClusterMaxThreads = 1024;
 inline constexpr int kClusterThreadsPerSm = 1024;
@@ -91,7 +93,7 @@ inline constexpr int kClusterRankSlack = 8;
 inline constexpr double kClusterRoomDeviations = 4;
 // Digits of the row, where a sample misled: two histograms of 8 KB together.
 inline constexpr int kClusterDigitBits = 10;
-// Tiles that each block fetches into L2 while the bound is found.
-inline constexpr int kClusterPrefetchTiles = 8;
+// Bytes that all blocks together fetch into L2 while they find their bounds: what L2 holds at once.
+inline constexpr double kClusterPrefetchBytes = 32e6;
 
 }  // namespace gputopk::cuda::tuning

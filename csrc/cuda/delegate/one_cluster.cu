@@ -2,7 +2,7 @@
 //
 // As from_sample.cu, for rows of some thousands to some millions of elements: there the bound and the
 // candidates go through memory and three launches, here they stay on chip and it is one.
-//   1. Every block looks at a sample of the whole row: vectors, one at random in each of as many strata. All
+//   1. Every block looks at a sample of the whole row: sectors, one at random in each of as many strata. All
 //      find the same bound in it, the element of a certain rank, without telling each other.
 //   2. Each block reads its part of the row, and lists what reaches the bound.
 //   3. The lists are brought together in the cluster's first block, which puts them in order and writes the k
@@ -43,6 +43,9 @@ namespace {
 
 using Index = uint32_t;
 
+// Vectors that lie side by side in a sector of 32 bytes, which memory reads whole.
+constexpr int kSectorVectors = 2;
+
 template <class Bits>
 struct Params {
   const Bits* input;
@@ -52,9 +55,10 @@ struct Params {
   int k;
   int blocks;     // of a row
   int vectors;    // of the sample, a thread's
-  Strata strata;  // one vector of each
+  Strata strata;  // one sector of each
   int rank;
-  int room;  // candidates
+  int room;              // candidates
+  int prefetched_tiles;  // while the bound is found
   int index_bits;
   WinnerWriter<Bits> output;
 };
@@ -84,8 +88,8 @@ struct Part {
 // Step 1. The same in all blocks of the row.
 template <class Order, class Bits = typename Order::Bits>
 __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& params, const Bits* input,
-                                                          const Order& order, uint32_t* histogram,
-                                                          Shared<Bits>& shared) {
+                                                          const Part<Bits>& part, const Order& order,
+                                                          uint32_t* histogram, Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kElements = kPerVector<Bits>, kVectors = tuning::cluster_vectors(sizeof(Bits));
   constexpr int kBins = 1 << tuning::kClusterSampleDigitBits;
@@ -93,11 +97,13 @@ __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& pa
   const Index last_index = static_cast<Index>(params.cols - 1);
   const RowShape<Bits> shape(input, params.cols);
   Vector<Bits> sampled[kVectors];
-  int64_t first[kVectors];
+  Index first[kVectors];
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
     if (v >= params.vectors) continue;
-    first[v] = shape.head + params.strata.entry_of(static_cast<uint32_t>(v * threads + thread)) * kElements;
+    const uint32_t number = static_cast<uint32_t>(v * threads + thread);
+    const Index sector = static_cast<Index>(params.strata.entry_of(number / kSectorVectors));
+    first[v] = shape.head + (sector * kSectorVectors + number % kSectorVectors) * kElements;
     sampled[v] = load_vector<Reading::kAgain>(input + first[v]);
   }
   const auto each = [&](auto&& visit) {
@@ -106,7 +112,7 @@ __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& pa
       if (v >= params.vectors) continue;
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        visit(Extended<Bits>{order(sampled[v][e]), last_index - static_cast<Index>(first[v] + e)});
+        visit(Extended<Bits>{order(sampled[v][e]), last_index - first[v] - e});
       }
     }
   };
@@ -122,6 +128,8 @@ __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& pa
   seen.see(best);
   shared.range.add(seen);
   __syncthreads();  // all warps have added
+  // The memory is idle from here on. Earlier, the sample would wait for all this.
+  prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, params.prefetched_tiles);
   auto selection = Selection<Word, Index>::whole_row(
       static_cast<uint64_t>(params.rank), static_cast<uint64_t>(threads) * params.vectors * kElements);
   selection.low.key = static_cast<Word>(shared.range.least);
@@ -198,12 +206,11 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
 // Where a sample misled: a bound that k of the row's elements reach, and no more than there is room for. The
 // same in all blocks of the row.
 template <class Order, class Bits = typename Order::Bits>
-__device__ __noinline__ Extended<Bits> bound_of_row(const Params<Bits>& params, const Part<Bits>& part,
-                                                    Order order, const BlockMemory<Bits, Index>& memory,
-                                                    Shared<Bits>& shared) {
+__device__ __noinline__ Extended<Bits> bound_of_row(const Params<Bits>& params, Part<Bits> part, Order order,
+                                                    uint32_t* counters, Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kBits = tuning::kClusterDigitBits;
-  uint32_t* const own = memory.counters;
+  uint32_t* const own = counters;
   uint32_t* const sums = own + (1 << kBits);
   auto selection =
       Selection<Word, Index>::whole_row(static_cast<uint64_t>(params.k), static_cast<uint64_t>(params.cols));
@@ -241,9 +248,11 @@ struct Listed {
   uint32_t before;
 };
 
-template <class Order>
+// A block puts at most kItems entries a thread in order: few of them are less code, and what a block runs but
+// once waits for its code.
+template <class Order, int kItems>
 __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
-    select_row(Params<typename Order::Bits> params, Order order) {
+    select_row(const __grid_constant__ Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
   __shared__ Shared<Bits> shared;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
@@ -257,9 +266,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const Part<Bits> part{input + first, min(params.part_cols, params.cols - first),
                         last_index - static_cast<Index>(first)};
 
-  // The memory is idle while the bound is found.
-  prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, tuning::kClusterPrefetchTiles);
-  Extended<Bits> bound = bound_of_sample(params, input, order, memory.counters, shared);
+  Extended<Bits> bound = bound_of_sample(params, input, part, order, memory.counters, shared);
   Listed listed{};
   for (;;) {
     __syncthreads();  // nothing of the list's memory is in use
@@ -286,7 +293,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       Cluster::arrive();
       Cluster::wait();  // all know it, before a count is reset
     }
-    bound = bound_of_row(params, part, order, memory, shared);
+    bound = bound_of_row(params, part, order, memory.counters, shared);
   }
 
   // Step 3.
@@ -305,7 +312,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     if (number > 0) return;
   }
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
-  sort_in_block<tuning::kClusterItems>(
+  sort_in_block<kItems>(
       static_cast<int>(listed.all), order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
         bits = memory.values[i];
@@ -316,7 +323,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       });
 }
 
-template <class Order>
+template <int kItems, class Order>
 ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers& buffers, Order order,
                  Stream stream) {
   using Bits = typename Order::Bits;
@@ -328,10 +335,12 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   params.k = static_cast<int>(problem.k);
   params.blocks = config.blocks;
   params.vectors = config.vectors;
-  params.strata = Strata::of(problem.cols / kPerVector<Bits> - 1,
-                             int64_t{config.threads} * config.vectors);  // wherever a row begins
+  // Wherever a row begins.
+  params.strata = Strata::of((problem.cols / kPerVector<Bits> - 1) / kSectorVectors,
+                             int64_t{config.threads} * config.vectors / kSectorVectors);
   params.rank = config.rank;
   params.room = config.room;
+  params.prefetched_tiles = config.prefetched_tiles;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
@@ -342,15 +351,15 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   const size_t shared_bytes =
       static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
   static std::atomic<uint64_t> allowed, allowed_clusters;
-  cudaError_t error = allow_shared_memory(select_row<Order>, shared_bytes, allowed);
+  cudaError_t error = allow_shared_memory(select_row<Order, kItems>, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
   if (config.blocks == 1) {
-    return launch_kernel(/*ahead=*/false, select_row<Order>, blocks, threads, shared_bytes, stream, params,
-                         order);
+    return launch_kernel(/*ahead=*/false, select_row<Order, kItems>, blocks, threads, shared_bytes, stream,
+                         params, order);
   }
-  error = allow_large_clusters(select_row<Order>, allowed_clusters);
+  error = allow_large_clusters(select_row<Order, kItems>, allowed_clusters);
   if (error != cudaSuccess) return error;
-  return launch_clusters(static_cast<unsigned>(config.blocks), select_row<Order>, blocks, threads,
+  return launch_clusters(static_cast<unsigned>(config.blocks), select_row<Order, kItems>, blocks, threads,
                          shared_bytes, stream, params, order);
 }
 
@@ -358,8 +367,12 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
 
 ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
-    return launch_with_room(
-        *this, [&](const OneCluster& config) { return launch(config, problem, buffers, order, stream); });
+    return launch_with_room(*this, [&](const OneCluster& config) {
+      constexpr int kFew = tuning::kClusterFewItems;
+      return config.room <= kFew * config.threads
+                 ? launch<kFew>(config, problem, buffers, order, stream)
+                 : launch<tuning::kClusterItems>(config, problem, buffers, order, stream);
+    });
   });
 }
 

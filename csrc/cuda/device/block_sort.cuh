@@ -2,8 +2,9 @@
 //
 // The entries' extended keys, (key, index), differ in all. One digit of their own range, as many bins as
 // there are entries, brings each to within a few places of where it belongs; there it is ranked by comparing
-// it with its bin. Where keys crowd, so that this takes too many comparisons, digit after digit is sorted by
-// from the lowest, which no input makes slower.
+// it with its bin. Where that takes too many comparisons, as one bin has most entries (ties at a threshold,
+// say, and some elements far above), that bin's own range is given half of all bins. Where keys crowd all the
+// same, digit after digit is sorted by from the lowest, which no input makes slower.
 #pragma once
 
 #include <cstdint>
@@ -37,11 +38,49 @@ struct BlockMemory {
   __device__ Entries entries() const { return {values, indices, sizeof(Index) == 8}; }
 };
 
+// The bin of an entry, by one digit of a range.
+template <class Word, class Index>
+struct DigitBins {
+  EntryRange<Word, Index> range;
+  Digit digit;
+
+  // `bins`: a power of two.
+  __device__ static DigitBins over(const EntryRange<Word, Index>& range, int bins) {
+    const int width = bits_of(static_cast<uint32_t>(bins - 1));
+    DigitBins result{range, digit_of_pass(1, width, range.key_bits, range.index_bits)};
+    result.digit.key_shift += range.trim;
+    return result;
+  }
+
+  __device__ uint32_t of(Word key, Index index) const {
+    return digit.of(range.key_distance(key), range.index_distance(index));
+  }
+};
+
+// The same, but half of the bins are for what one bin would hold, by a digit of its own range; what comes
+// before it, and behind it, is left a quarter each.
+template <class Word, class Index>
+struct SpreadBins {
+  DigitBins<Word, Index> all, within;
+  uint32_t crowded;  // of `all`
+  uint32_t bins;
+
+  __device__ uint32_t of(Word key, Index index) const {
+    const uint32_t bin = all.of(key, index), quarter = bins / 4;
+    if (bin < crowded) return bin * quarter / max(crowded, quarter);
+    if (bin == crowded) return quarter + within.of(key, index);
+    const uint32_t behind = bins - 1 - crowded;
+    return 3 * quarter + (bin - crowded - 1) * quarter / max(behind, quarter);
+  }
+};
+
 template <class Word, class Index>
 struct BlockScratch {
   RangeScratch<Word, Index> range;
   uint32_t warp_sums[32];
   uint32_t comparisons;
+  uint32_t most;  // entries in one bin, above that bin's number in 16 bits
+  SpreadBins<Word, Index> spread;
 };
 
 // Turns counts into where each bin starts, with one more start at the end; bins are a power of two from
@@ -189,6 +228,93 @@ sort_by_digits(int64_t count, Order order, Entries from, Entries to,
   return from;
 }
 
+// Brings entries that threads hold, number `thread + e * threads` each, to their bins in memory; bins are
+// zero. scratch.comparisons is then what ranking within bins takes. By all threads of a block, with barriers
+// before and behind.
+template <int kItems, class Order, class Index, class BinOf, class Bits = typename Order::Bits>
+__device__ __forceinline__ void place_in_bins(int count, const Order& order,
+                                              const BlockMemory<Bits, Index>& memory,
+                                              BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
+                                              const Bits (&bits)[kItems], const Index (&indices)[kItems],
+                                              BinOf&& bin_of) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  uint32_t* const bins = memory.counters;
+  uint32_t places[kItems];  // the bin, and how many came to it before
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < count) {
+      const uint32_t bin = bin_of(order(bits[e]), indices[e]);
+      places[e] = bin << 16 | atomicAdd(bins + bin, 1u);
+    }
+  }
+  __syncthreads();
+  start_bins(bins, bins_for(count), scratch.warp_sums, &scratch.comparisons);
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < count) {
+      const int at = static_cast<int>(bins[places[e] >> 16] + (places[e] & 0xFFFF));
+      memory.values[at] = bits[e];
+      memory.indices[at] = indices[e];
+    }
+  }
+  __syncthreads();
+}
+
+__device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
+  for (int i = static_cast<int>(threadIdx.x); i < count_of_bins / 4; i += static_cast<int>(blockDim.x)) {
+    reinterpret_cast<uint4*>(bins)[i] = uint4{};
+  }
+}
+
+// Brings entries that lie in memory in the bins `all` to those of scratch.spread, which spread the fullest
+// one.
+template <int kItems, class Order, class Index, class Bits = typename Order::Bits>
+__device__ __noinline__ void spread_fullest_bin(int count, Order order, BlockMemory<Bits, Index> memory,
+                                                DigitBins<typename KeyWord<Bits>::type, Index> all,
+                                                BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
+  using Word = typename KeyWord<Bits>::type;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  uint32_t* const bins = memory.counters;
+  const int count_of_bins = bins_for(count);
+  if (thread == 0) {
+    scratch.range.reset();
+    scratch.most = 0;
+  }
+  __syncthreads();
+  uint32_t most = 0;
+  for (int bin = thread; bin < count_of_bins; bin += threads) {
+    most = max(most, (bins[bin + 1] - bins[bin]) << 16 | static_cast<uint32_t>(bin));
+  }
+  atomicMax(&scratch.most, most);
+  __syncthreads();
+  const uint32_t fullest = scratch.most & 0xFFFF;
+  SeenEntries<Word, Index> seen;
+  const int end = static_cast<int>(bins[fullest + 1]);
+  for (int i = static_cast<int>(bins[fullest]) + thread; i < end; i += threads) {
+    seen.see(order(memory.values[i]), memory.indices[i]);
+  }
+  seen.add_to(scratch.range);
+  __syncthreads();
+  if (thread == 0) {
+    const auto within = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins / 2);
+    scratch.spread = {all, within, fullest, static_cast<uint32_t>(count_of_bins)};
+    scratch.comparisons = 0;
+  }
+  clear_bins(bins, count_of_bins);
+  Bits bits[kItems];
+  Index indices[kItems];
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < count) {
+      bits[e] = memory.values[thread + e * threads];
+      indices[e] = memory.indices[thread + e * threads];
+    }
+  }
+  __syncthreads();
+  place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
+                        [&](Word key, Index index) { return scratch.spread.of(key, index); });
+}
+
 // Puts `count` entries in order, no more than blockDim.x * kItems: read(i, bits, index) gives number i and is
 // called for all of them before write(rank, bits, index) is for any, once each. By all threads of a block,
 // with a barrier before the next call.
@@ -200,9 +326,9 @@ __device__ void sort_in_block(int count, const Order& order,
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  uint32_t* const bins = memory.counters;
+  const uint32_t* const bins = memory.counters;
   const int count_of_bins = bins_for(count);
-  for (int i = thread; i < count_of_bins / 4; i += threads) reinterpret_cast<uint4*>(bins)[i] = uint4{};
+  clear_bins(memory.counters, count_of_bins);
   if (thread == 0) {
     scratch.range.reset();
     scratch.comparisons = 0;
@@ -222,47 +348,28 @@ __device__ void sort_in_block(int count, const Order& order,
   }
   seen.add_to(scratch.range);
   __syncthreads();
-  const EntryRange<Word, Index> range = scratch.range.range();
-  Digit digit =
-      digit_of_pass(1, bits_of(static_cast<uint32_t>(count_of_bins - 1)), range.key_bits, range.index_bits);
-  digit.key_shift += range.trim;
-  const auto bin_of = [&](Word key, Index index) {
-    return digit.of(range.key_distance(key), range.index_distance(index));
+  const auto all = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins);
+  place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
+                        [&](Word key, Index index) { return all.of(key, index); });
+
+  const auto is_crowded = [&] {
+    return scratch.comparisons > static_cast<uint32_t>(tuning::kSortCrowdedBin * count);
   };
-
-  uint32_t places[kItems];  // the bin, and how many came to it before
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads < count) {
-      const uint32_t bin = bin_of(order(bits[e]), indices[e]);
-      places[e] = bin << 16 | atomicAdd(bins + bin, 1u);
+  const bool spread = is_crowded();
+  if (spread) {
+    spread_fullest_bin<kItems>(count, order, memory, all, scratch);
+    if (is_crowded()) {
+      sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.range,
+                                           memory.counters);
+      for (int i = thread; i < count; i += threads) write(i, memory.values[i], memory.indices[i]);
+      return;
     }
-  }
-  __syncthreads();
-  start_bins(bins, count_of_bins, scratch.warp_sums, &scratch.comparisons);
-
-  const bool crowded = scratch.comparisons > static_cast<uint32_t>(tuning::kSortCrowdedBin * count);
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads < count) {
-      const int at = static_cast<int>(bins[places[e] >> 16] + (places[e] & 0xFFFF));
-      memory.values[at] = bits[e];
-      memory.indices[at] = indices[e];
-    }
-  }
-  __syncthreads();
-
-  if (crowded) {
-    sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), range,
-                                         memory.counters);
-    for (int i = thread; i < count; i += threads) write(i, memory.values[i], memory.indices[i]);
-    return;
   }
   for (int i = thread; i < count; i += threads) {
     const Bits own = memory.values[i];
     const Index index = memory.indices[i];
     const Word key = order(own);
-    const uint32_t bin = bin_of(key, index);
+    const uint32_t bin = spread ? scratch.spread.of(key, index) : all.of(key, index);
     const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
     int rank = first;
     for (int other = first; other < last; ++other) {

@@ -268,8 +268,8 @@ class Exchange {
   // The list has changed. Of what the others have told, anything old is lower, and as true.
   __device__ __forceinline__ void publish() {
     const uint64_t own = Bound::word(list_.ranked(share_ - 1));
-    if (lane() == 0) *static_cast<volatile unsigned long long*>(shared_.share + warp_) = own;
-    __syncwarp();  // the word is among those that are read
+    if (lane() == 0) atomicExch(shared_.share + warp_, own);  // whole, to warps that read it meanwhile
+    __syncwarp();                                             // the word is among those that are read
     offer(max(over_warps<false>(shared_.share, warps_), Bound::word(list_.threshold())));
   }
 
