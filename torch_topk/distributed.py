@@ -341,11 +341,13 @@ def _merge(
     """
     order = shards.in_order()
     rows, width = gathered[0].values.shape
+    if rows == 0:
+        return _Lists(gathered[0].values.new_empty((0, k)), gathered[0].indices.new_empty((0, k)))
     there = torch.arange(width, device=counts.device) < counts[order, :, None]
     there = there.transpose(0, 1).reshape(rows, -1)
     values = torch.cat([integers_of(gathered[rank].values) for rank in order], 1)
     indices = torch.cat([gathered[rank].indices for rank in order], 1)
-    total = int(there[0].sum()) if rows > 0 else 0  # the same in every row
+    total = int(there[0].sum())  # the same in every row
     values = values[there].view(rows, total).view(gathered[0].values.dtype)
     indices = indices[there].view(rows, total)
     if total == k and not sorted:
