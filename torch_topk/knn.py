@@ -73,7 +73,8 @@ def knn(
         With ``exact`` the bits are those of ``rerank(queries.clone(), vectors, torch.arange(n), k, metric)``:
         more than k candidates are taken by products and reranked, and a query for which rounding could have
         hidden a better one is searched again with more of them, at last with all. That reads one flag on the
-        host, so no CUDA graph can hold the call.
+        host, so no CUDA graph can hold the call. Of DTensors, queries stay sharded; vectors must be
+        replicated.
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``rerank``; also for a ``chunk`` below 1.

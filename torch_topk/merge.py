@@ -58,6 +58,8 @@ def merge_topk(
     Raises:
         TypeError, ValueError: an argument of another type or name.
         RuntimeError: shapes that do not fit together, a negative ``k``.
+
+    Of DTensors, rows stay sharded as the first tensor's are; lists that lie on several ranks are gathered.
     """
     name = "merge_topk"
     _rows.check_choice(name, "order", order, ("value", "index", "any"))

@@ -114,9 +114,12 @@ def topk(
         torch.OutOfMemoryError: the outputs or the workspace do not fit. The bare operator's RuntimeError.
 
     CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``; tensors of other devices are sorted, stably,
-    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which. Of a
-    DTensor, ``dim`` is gathered where it is sharded and other dimensions stay as they are; the bare operator
-    takes DTensors too, once this has, or ``torch.distributed.tensor`` was imported before this package.
+    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which.
+
+    Of a DTensor, dimensions that are not selected along stay sharded. Where ``dim`` is, each rank's winners
+    are merged, or the rows gathered if that is less, and always for a gradient and while compiling; results
+    are replicated there. An ``out`` may be placed in any way. The bare operator takes DTensors too, once this
+    has, or ``torch.distributed.tensor`` was imported before this package; it gathers.
 
     Source: on CUDA, AIR top-k and GridSelect: J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms
     on GPU: A Comprehensive Study and New Methods", SC '23, sections 3 and 4; delegates: A. Gaihre et al.,

@@ -109,7 +109,8 @@ def rerank(
             outs that share memory. Raised before anything is launched.
         torch.OutOfMemoryError: the outputs or the workspace do not fit.
 
-    CPU and CUDA tensors; ids are never checked on the host, so a CUDA graph may hold the call.
+    CPU and CUDA tensors; ids are never checked on the host, so a CUDA graph may hold the call. Of DTensors,
+    queries stay sharded, with their candidates, and vectors must be replicated; outs are placed as queries.
 
     Source: on CUDA, the selection merged with the kernel that computes what it selects from, as J. Zhang,
     A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms on GPU: A Comprehensive Study and New Methods",

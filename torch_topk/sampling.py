@@ -57,6 +57,10 @@ def top_k_top_p_filter_(
 
     Nothing is read on the host: tensors may change from call to call under one CUDA graph. An int ``k`` costs
     a ``topk``; p without it, or with a tensor ``k``, sorts whole rows. Random numbers are the caller's.
+
+    DTensors may be sharded in any dimension and stay so, but must not be pending a reduction; tensors ``k``,
+    ``p`` and ``min_p`` are then DTensors too, or of no dimension. Of sharded columns the best are gathered: k
+    of a row, or all where it is sorted.
     """
     name = _NAME
     _rows.check_dim(name, logits, -1)

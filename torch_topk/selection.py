@@ -59,7 +59,9 @@ def kth_value(
         TypeError, IndexError: an argument of another type, ``dim`` out of range.
         RuntimeError: an int ``k`` out of range, shapes or devices that do not fit together.
 
-    CPU and CUDA tensors; on other devices a tensor ``k``, or lengths, sort whole rows.
+    CPU and CUDA tensors; on other devices a tensor ``k``, or lengths, sort whole rows. Of a DTensor, rows
+    stay sharded, and ``k`` and ``lengths`` are DTensors too, or of no dimension; where ``dim`` is sharded,
+    winners are merged as in ``topk``, or, with a tensor ``k`` or lengths, rows gathered.
     """
     dim = _rows.check_dim("kth_value", input, dim)
     _rows.check_count("kth_value", k)
@@ -109,7 +111,8 @@ def topk_mask(
             k-th.
 
     Returns:
-        bool, of input's shape. It has no gradient.
+        bool, of input's shape; of a DTensor, whatever dimension is sharded, placed as it is. It has no
+        gradient.
 
     Raises:
         TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
@@ -139,7 +142,8 @@ def keep_topk(
         lengths: as in ``kth_value``; elements behind a row's length stay as they are.
 
     Returns:
-        A tensor of input's shape and dtype. Gradients pass at elements that are kept.
+        A tensor of input's shape and dtype; of a DTensor, whatever dimension is sharded, placed as it is.
+        Gradients pass at elements that are kept.
 
     Raises:
         TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
@@ -161,7 +165,7 @@ def keep_topk_(
     ties: Literal["index", "all"] = "index",
     lengths: Tensor | None = None,
 ) -> Tensor:
-    """``keep_topk`` in place. Returns ``input``."""
+    """``keep_topk`` in place. Returns ``input``. A DTensor must not be pending a reduction."""
     mask = _mask("keep_topk_", input, k, dim, largest, magnitude, ties, lengths)
     _check_fill("keep_topk_", fill, input.dtype)
     bits = _rows.as_bits(input)

@@ -68,7 +68,9 @@ def sparsify_(
             shared, a tensor that requires grad. Raised before anything is written.
         torch.OutOfMemoryError: the outputs or the workspace do not fit. Nothing is written then either.
 
-    CPU and CUDA tensors; asynchronous on CUDA. On the CPU each element is read once.
+    CPU and CUDA tensors; asynchronous on CUDA. On the CPU each element is read once. Of DTensors, rows stay
+    sharded, and momentum is placed as self; where elements of a row are sharded, or pending a reduction, the
+    call is refused.
 
     Source: error feedback: S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", 2018; momentum
     that is corrected: Y. Lin and others, "Deep Gradient Compression", 2018, section 3.

@@ -100,7 +100,8 @@ def topk_varlen(
         torch.OutOfMemoryError: the outputs or the workspace do not fit.
 
     CPU and CUDA tensors. On CUDA nothing is read on the host, and the plan looks at shapes, dtype, k and
-    ``max_length`` alone. Lengths of 0 are legal.
+    ``max_length`` alone. Lengths of 0 are legal. Of a DTensor, rows stay sharded; the other tensors are
+    DTensors of its mesh, outs placed as it is. Columns that are sharded are refused.
     """
     tensors = (input, lengths, starts, row_k, mask, offsets, ids, page_table, page_row, page_start)
     if has_torch_function(tensors):
