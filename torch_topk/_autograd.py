@@ -31,7 +31,7 @@ def select(
         function = _differentiable_topk if input.is_floating_point() else _topk
         values, indices = call(function, input, k, dim, largest, sorted, **options)
         return in_index_order(values, indices, dim) if by_index else (values, indices)
-    if (input.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
+    if wants_derivative(input):
         # No transform would see the operator: what its kernel does, without the way there.
         return call(Selection.apply, None, input, k, dim, largest, sorted, by_index, options)
     values, indices = call(_topk, input, k, dim, largest, sorted, **options)
@@ -45,6 +45,12 @@ def in_index_order(values: Tensor, indices: Tensor, dim: int) -> tuple[Tensor, T
     else:
         indices, places = torch.sort(indices, dim=dim)
     return gather(values, dim, places), indices
+
+
+def wants_derivative(input: Tensor) -> bool:
+    """Whether what is called now may have to be differentiated."""
+    wanted = (input.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0
+    return wanted or _in_transform()
 
 
 def _in_transform() -> bool:

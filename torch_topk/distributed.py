@@ -28,6 +28,7 @@ from torch import Tensor
 
 from ._messages import exchange, pack, unpack
 from ._rows import integers_of
+from ._sharding import is_dtensor
 from .ops import _DTYPES
 from .ops import topk as topk_of_rows
 
@@ -133,6 +134,8 @@ def _why_not(local: Any, k: Any, offset: Any, gather: Any) -> str | None:
     """What keeps this rank from taking part."""
     if not isinstance(local, Tensor):
         return f"local must be a Tensor, not {type(local).__name__}"
+    if is_dtensor(local):
+        return "local is a DTensor, which torch_topk.topk() takes whole; its to_local() is what a rank has"
     if not 1 <= local.dim() <= _MOST_DIMS:
         return f"local must have 1 to {_MOST_DIMS} dimensions, but has {local.dim()}"
     if local.dtype not in _DTYPES:
@@ -338,11 +341,13 @@ def _merge(
     """
     order = shards.in_order()
     rows, width = gathered[0].values.shape
+    if rows == 0:
+        return _Lists(gathered[0].values.new_empty((0, k)), gathered[0].indices.new_empty((0, k)))
     there = torch.arange(width, device=counts.device) < counts[order, :, None]
     there = there.transpose(0, 1).reshape(rows, -1)
     values = torch.cat([integers_of(gathered[rank].values) for rank in order], 1)
     indices = torch.cat([gathered[rank].indices for rank in order], 1)
-    total = int(there[0].sum()) if rows > 0 else 0  # the same in every row
+    total = int(there[0].sum())  # the same in every row
     values = values[there].view(rows, total).view(gathered[0].values.dtype)
     indices = indices[there].view(rows, total)
     if total == k and not sorted:

@@ -27,6 +27,7 @@ from torch import Tensor
 
 from . import _rows
 from ._errors import call
+from ._sharding import has_dtensor
 from .rerank import Metric, Reranked, metric_number, rerank
 
 __all__ = ["knn"]
@@ -72,7 +73,8 @@ def knn(
         With ``exact`` the bits are those of ``rerank(queries.clone(), vectors, torch.arange(n), k, metric)``:
         more than k candidates are taken by products and reranked, and a query for which rounding could have
         hidden a better one is searched again with more of them, at last with all. That reads one flag on the
-        host, so no CUDA graph can hold the call.
+        host, so no CUDA graph can hold the call. Of DTensors, queries stay sharded; vectors must be
+        replicated.
 
     Raises:
         TypeError, ValueError, RuntimeError: as ``rerank``; also for a ``chunk`` below 1.
@@ -86,6 +88,11 @@ def knn(
             raise TypeError(f"knn(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
     k = _rows.integer("knn", "k", k)
     number = metric_number(metric, "knn")
+    if has_dtensor(queries, vectors, allow):
+        from . import _dtensor
+
+        options = {"chunk": chunk, "exact": exact, "progress": progress}
+        return _dtensor.knn(queries, vectors, k, number, allow, options)
     _check(queries, vectors, k, number, allow)
     chunk = None if chunk is None else _rows.integer("knn", "chunk", chunk)
     if chunk is not None and chunk < 1:

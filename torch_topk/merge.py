@@ -12,6 +12,7 @@ from torch import Tensor
 from . import _rows
 from ._autograd import gather
 from ._messages import exchange, pack, unpack
+from ._sharding import has_dtensor, is_dtensor
 from .ops import topk
 
 __all__ = ["Merged", "merge_topk", "topk_sharded"]
@@ -57,10 +58,16 @@ def merge_topk(
     Raises:
         TypeError, ValueError: an argument of another type or name.
         RuntimeError: shapes that do not fit together, a negative ``k``.
+
+    Of DTensors, rows stay sharded as the first tensor's are; lists that lie on several ranks are gathered.
     """
     name = "merge_topk"
     _rows.check_choice(name, "order", order, ("value", "index", "any"))
     _rows.check_choice(name, "tie", tie, ("id", "position"))
+    if has_dtensor(values, ids, *_parts(values), *_parts(ids)):
+        from . import _dtensor
+
+        return _dtensor.merge_topk(values, ids, k, largest=largest, order=order, tie=tie, unique=unique)
     values, ids = _side_by_side(values, "values"), _side_by_side(ids, "ids")
     if values.shape != ids.shape:
         raise RuntimeError(
@@ -134,6 +141,10 @@ def topk_sharded(
     name = "topk_sharded"
     if offset is not None and index_map is not None:
         raise RuntimeError(f"{name}(): offset and index_map exclude each other")
+    if is_dtensor(input_local):
+        raise RuntimeError(
+            f"{name}(): input_local is a DTensor, which topk() takes whole; its to_local() is what a rank has"
+        )
     if input_local.dim() != 2:
         raise RuntimeError(f"{name}(): input_local must have 2 dimensions, but has {input_local.dim()}")
     if k < 0:
@@ -158,6 +169,10 @@ def topk_sharded(
         first = (sizes.cumsum(0) - sizes).unsqueeze(-1)
         ids = (ids + first).where(ids >= 0, -1)
     return merge_topk(values, ids, k, largest=largest, order=order)
+
+
+def _parts(lists: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
+    return () if isinstance(lists, Tensor) else lists
 
 
 def _side_by_side(lists: Tensor | Sequence[Tensor], name: str) -> Tensor:

@@ -13,12 +13,19 @@ from torch.compiler import is_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from . import _vmap  # noqa: F401  registers the rules
-from ._autograd import Selection, in_index_order, is_functorch_active, is_tracing, select
+from ._autograd import (
+    Selection,
+    in_index_order,
+    is_functorch_active,
+    is_tracing,
+    select,
+    wants_derivative,
+)
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
 from ._install import devices_installed
 from ._libraries import has_cuda
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
-from ._sharding import is_dtensor
+from ._sharding import has_dtensor, is_dtensor
 from ._sharding import register as register_sharding
 
 __all__ = ["Algorithm", "topk"]
@@ -107,9 +114,12 @@ def topk(
         torch.OutOfMemoryError: the outputs or the workspace do not fit. The bare operator's RuntimeError.
 
     CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``; tensors of other devices are sorted, stably,
-    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which. Of a
-    DTensor, ``dim`` is gathered where it is sharded and other dimensions stay as they are; the bare operator
-    takes DTensors too, once this has, or ``torch.distributed.tensor`` was imported before this package.
+    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which.
+
+    Of a DTensor, dimensions that are not selected along stay sharded. Where ``dim`` is, each rank's winners
+    are merged, or the rows gathered if that is less, and always for a gradient and while compiling; results
+    are replicated there. An ``out`` may be placed in any way. The bare operator takes DTensors too, once this
+    has, or ``torch.distributed.tensor`` was imported before this package; it gathers.
 
     Source: on CUDA, AIR top-k and GridSelect: J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms
     on GPU: A Comprehensive Study and New Methods", SC '23, sections 3 and 4; delegates: A. Gaihre et al.,
@@ -135,9 +145,9 @@ def topk(
             if sorted and largest:  # arguments that are left out need not be parsed
                 return _Result(_operator(input, k, dim))
             return _Result(_operator(input, k, dim, largest, sorted))
-        except RuntimeError:
+        except (RuntimeError, ValueError):
             pass  # below it is said, or served, right
-    if is_dtensor(input):
+    if has_dtensor(input, *(out if isinstance(out, (tuple, list)) else ())):
         register_sharding()
     k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude, index_dtype)
     order = _check_order(order, sorted)
@@ -154,7 +164,12 @@ def topk(
         return _Result(_topk(input, k, dim, largest, order, options))
     values, indices = two_tensors(out)
     check_no_grad(input, values, indices)
-    if order == "index" or backend(input) == "torch":
+    if has_dtensor(input, values, indices):
+        from . import _dtensor
+
+        _dtensor.check_outs(input, k, dim, index_dtype, values, indices)
+        _dtensor.copy_into(_topk(input, k, dim, largest, order, options), (values, indices))
+    elif order == "index" or backend(input) == "torch":
         copy_into(_topk(input, k, dim, largest, order, options), values, indices)
     else:
         topk_into(input, k, dim, largest, order == "value", options, values, indices)
@@ -185,6 +200,10 @@ def _topk(
     input: Tensor, k: int, dim: int, largest: bool, order: Order, options: dict[str, Any]
 ) -> tuple[Tensor, Tensor]:
     by_value, by_index = order == "value", order == "index"
+    if is_dtensor(input) and not wants_derivative(input):
+        from . import _dtensor
+
+        return _dtensor.topk(input, k, dim, largest, order, options)
     if backend(input) != "torch":
         return select(input, k, dim, largest, by_value, by_index, options)
     if input.is_quantized:

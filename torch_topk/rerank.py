@@ -11,6 +11,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from . import _rows
 from ._errors import call
+from ._sharding import has_dtensor
 
 __all__ = ["Metric", "Reranked", "RerankedPositions", "rerank"]
 
@@ -108,7 +109,8 @@ def rerank(
             outs that share memory. Raised before anything is launched.
         torch.OutOfMemoryError: the outputs or the workspace do not fit.
 
-    CPU and CUDA tensors; ids are never checked on the host, so a CUDA graph may hold the call.
+    CPU and CUDA tensors; ids are never checked on the host, so a CUDA graph may hold the call. Of DTensors,
+    queries stay sharded, with their candidates, and vectors must be replicated; outs are placed as queries.
 
     Source: on CUDA, the selection merged with the kernel that computes what it selects from, as J. Zhang,
     A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms on GPU: A Comprehensive Study and New Methods",
@@ -132,11 +134,19 @@ def rerank(
     k = _rows.integer("rerank", "k", k)
     number = metric_number(metric)
     options = {"lengths": lengths, "row_offsets": row_offsets, "allow": allow, "scales": scales}
+    outs = None if out is None else _outs(out, 3 if return_positions else 2)
+    if has_dtensor(*given, *(outs or ())):
+        from . import _dtensor
+
+        options["payload"] = payload
+        return _dtensor.rerank(
+            queries, vectors, candidate_ids, k, number, options,
+            unique=unique, return_positions=return_positions, out=outs,
+        )  # fmt: skip
     if payload is not None:
         _check_payload(payload, vectors)
     ids = without_repeats(candidate_ids, vectors.size(0), row_offsets) if unique else candidate_ids
     arguments = (queries, vectors, ids, k, number)
-    outs = None if out is None else _outs(out, 3 if return_positions else 2)
     if not return_positions and payload is None:
         if outs is None:
             return Reranked(*call(torch.ops.gputopk.rerank, *arguments, **options))

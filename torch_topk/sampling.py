@@ -9,14 +9,16 @@ import torch
 from torch import Tensor
 
 from . import _rows
+from ._sharding import has_dtensor
 from .ops import topk
-from .selection import keep_pair, keep_topk_
+from .selection import _mask, keep_pair
 
 __all__ = ["top_k_top_p_filter_"]
 
 # An element's mass is an integer of so many bits, so that a sum is the same in any order; 2^24 of the
 # largest fit int64.
 _MASS_BITS = 38
+_NAME = "top_k_top_p_filter_"
 
 
 def top_k_top_p_filter_(
@@ -55,8 +57,12 @@ def top_k_top_p_filter_(
 
     Nothing is read on the host: tensors may change from call to call under one CUDA graph. An int ``k`` costs
     a ``topk``; p without it, or with a tensor ``k``, sorts whole rows. Random numbers are the caller's.
+
+    DTensors may be sharded in any dimension and stay so, but must not be pending a reduction; tensors ``k``,
+    ``p`` and ``min_p`` are then DTensors too, or of no dimension. Of sharded columns the best are gathered: k
+    of a row, or all where it is sorted.
     """
-    name = "top_k_top_p_filter_"
+    name = _NAME
     _rows.check_dim(name, logits, -1)
     if not logits.is_floating_point() or logits.dtype.itemsize == 1:
         raise TypeError(f"{name}(): logits must be float16, bfloat16, float32 or float64, not {logits.dtype}")
@@ -64,28 +70,52 @@ def top_k_top_p_filter_(
         raise RuntimeError(f"{name}(): logits must have 1 to 2**24 columns, but are {list(logits.shape)}")
     if k is not None:
         _rows.check_count(name, k)
-    p, min_p = _share(name, "p", p, logits), _share(name, "min_p", min_p, logits)
-    p = None if isinstance(p, (int, float)) and p >= 1 else p
-    cols = logits.size(-1)
-    if isinstance(k, int) and (k <= 0 or k >= cols):
-        k = None
-    if cols == 0 or (k is None and p is None and min_p is None):
-        return logits
+    for share_name, share in (("p", p), ("min_p", min_p)):
+        _check_share(share_name, share)
+    if has_dtensor(logits, k, p, min_p):
+        from . import _dtensor
 
+        mask = _dtensor.mask_to_sample(logits, k, p, min_p)
+    else:
+        mask = mask_to_sample(logits, k, p, min_p)
+    return logits if mask is None else logits.masked_fill_(~mask, fill)
+
+
+def mask_to_sample(logits: Tensor, k: Any, p: Any, min_p: Any) -> Tensor | None:
+    """True where a logit stays; None: everywhere."""
+    cols = logits.size(-1)
+    given = k
+    k, p, min_p = of_rows(logits, cols, k, p, min_p)
+    if cols == 0 or (k is None and p is None and min_p is None):
+        return None
     if p is None and min_p is None:
-        return keep_topk_(logits, k, fill)
+        return _mask(_NAME, logits, given, -1, True, False, "index", None)
     with torch.no_grad():
-        most = k if k is not None and not isinstance(k, Tensor) else cols
-        best, indices = topk(logits.detach(), most)
-        left = torch.full((), most, device=logits.device)
-        if isinstance(k, Tensor):
-            left = _rows.numbers_of_rows(name, "k", k, logits)
-            left = left.where((left > 0) & (left < cols), cols)
-        kept = _prefix(best, left, p, min_p)
+        best, indices = topk(logits.detach(), most_kept(cols, k))
         # The last that is kept tells the set.
-        last = indices.gather(-1, kept - 1)
-        mask = keep_pair(logits, last, True, False, "index")
-    return logits.masked_fill_(~mask, fill)
+        last = indices.gather(-1, count_kept(best, cols, k, p, min_p) - 1)
+        return keep_pair(logits, last, True, False, "index")
+
+
+def of_rows(logits: Tensor, cols: int, k: Any, p: Any, min_p: Any) -> tuple[Any, Any, Any]:
+    """Tensors as one number a row, [..., 1]; None where all of so many columns are kept."""
+    p = None if isinstance(p, (int, float)) and p >= 1 else _share("p", p, logits)
+    if isinstance(k, Tensor):
+        k = _rows.numbers_of_rows(_NAME, "k", k, logits)
+        k = k.where((k > 0) & (k < cols), cols)
+    elif k is not None and (k <= 0 or k >= cols):
+        k = None
+    return k, p, _share("min_p", min_p, logits)
+
+
+def most_kept(cols: int, k: Any) -> int:
+    return cols if k is None or isinstance(k, Tensor) else k
+
+
+def count_kept(best: Tensor, cols: int, k: Any, p: Any, min_p: Any) -> Tensor:
+    """How many of each row are kept, [..., 1]. ``best``: the ``most_kept`` best of it, in order."""
+    left = k if isinstance(k, Tensor) else torch.full((), most_kept(cols, k), device=best.device)
+    return _prefix(best, left, p, min_p)
 
 
 def _prefix(best: Tensor, left: Tensor, p: Any, min_p: Any) -> Tensor:
@@ -116,13 +146,16 @@ def _weights(best: Tensor) -> Tensor:
     return distance.masked_fill(~top.isfinite(), -math.inf).masked_fill(same, 0).exp()
 
 
-def _share(function: str, name: str, share: Any, logits: Tensor) -> Any:
+def _check_share(name: str, share: Any) -> None:
     if share is None or (isinstance(share, (int, float)) and not isinstance(share, bool)):
-        return share
+        return
     if not isinstance(share, Tensor):
-        raise TypeError(
-            f"{function}(): argument '{name}' must be float or Tensor, not {type(share).__name__}"
-        )
+        raise TypeError(f"{_NAME}(): argument '{name}' must be float or Tensor, not {type(share).__name__}")
     if not share.is_floating_point():
-        raise TypeError(f"{function}(): {name} must be a float tensor, not {share.dtype}")
-    return _rows.one_a_row(function, name, share.double(), logits, "logits'")
+        raise TypeError(f"{_NAME}(): {name} must be a float tensor, not {share.dtype}")
+
+
+def _share(name: str, share: Any, logits: Tensor) -> Any:
+    if not isinstance(share, Tensor):
+        return share
+    return _rows.one_a_row(_NAME, name, share.double(), logits, "logits'")

@@ -13,6 +13,7 @@ from ._autograd import gather
 from ._elsewhere import backend
 from ._errors import call
 from ._libraries import registry
+from ._sharding import has_dtensor
 from .ops import topk
 
 __all__ = ["KthValue", "keep_topk", "keep_topk_", "kth_value", "topk_mask"]
@@ -58,21 +59,28 @@ def kth_value(
         TypeError, IndexError: an argument of another type, ``dim`` out of range.
         RuntimeError: an int ``k`` out of range, shapes or devices that do not fit together.
 
-    CPU and CUDA tensors; on other devices a tensor ``k``, or lengths, sort whole rows.
+    CPU and CUDA tensors; on other devices a tensor ``k``, or lengths, sort whole rows. Of a DTensor, rows
+    stay sharded, and ``k`` and ``lengths`` are DTensors too, or of no dimension; where ``dim`` is sharded,
+    winners are merged as in ``topk``, or, with a tensor ``k`` or lengths, rows gathered.
     """
     dim = _rows.check_dim("kth_value", input, dim)
     _rows.check_count("kth_value", k)
-    rows = _with_dim_last(input, dim)
+    cols = input.size(dim) if input.dim() > 0 else 1
     if not isinstance(k, Tensor):
-        for holds in (k >= 1, k <= rows.size(-1)):
+        for holds in (k >= 1, k <= cols):
             if not holds:
                 raise RuntimeError(
                     f"kth_value(): selected index k out of range: k is {k}, and dimension "
-                    f"{dim % max(input.dim(), 1)} has size {rows.size(-1)}"
+                    f"{dim % max(input.dim(), 1)} has size {cols}"
                 )
+    if has_dtensor(input, k, lengths):
+        from . import _dtensor
+
+        return _dtensor.kth_value(input, k, dim, largest, magnitude, lengths)
+    rows = _with_dim_last(input, dim)
     indices = _kth_index("kth_value", rows, k, largest, magnitude, lengths)
     worst = _rows.full_of(_rows.worst_value(input.dtype, largest, magnitude), input)
-    if rows.size(-1) == 0:
+    if cols == 0:
         values = worst.expand(indices.shape).clone()
     else:
         values = gather(rows, -1, indices.clamp(min=0))
@@ -103,7 +111,8 @@ def topk_mask(
             k-th.
 
     Returns:
-        bool, of input's shape. It has no gradient.
+        bool, of input's shape; of a DTensor, whatever dimension is sharded, placed as it is. It has no
+        gradient.
 
     Raises:
         TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
@@ -133,7 +142,8 @@ def keep_topk(
         lengths: as in ``kth_value``; elements behind a row's length stay as they are.
 
     Returns:
-        A tensor of input's shape and dtype. Gradients pass at elements that are kept.
+        A tensor of input's shape and dtype; of a DTensor, whatever dimension is sharded, placed as it is.
+        Gradients pass at elements that are kept.
 
     Raises:
         TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
@@ -155,7 +165,7 @@ def keep_topk_(
     ties: Literal["index", "all"] = "index",
     lengths: Tensor | None = None,
 ) -> Tensor:
-    """``keep_topk`` in place. Returns ``input``."""
+    """``keep_topk`` in place. Returns ``input``. A DTensor must not be pending a reduction."""
     mask = _mask("keep_topk_", input, k, dim, largest, magnitude, ties, lengths)
     _check_fill("keep_topk_", fill, input.dtype)
     bits = _rows.as_bits(input)
@@ -165,14 +175,24 @@ def keep_topk_(
     return input
 
 
-def keep_pair(rows: Tensor, index: Tensor, largest: bool, magnitude: bool, ties: str) -> Tensor:
+def keep_pair(
+    rows: Tensor,
+    index: Tensor,
+    largest: bool,
+    magnitude: bool,
+    ties: str,
+    value: Tensor | None = None,
+    position: Tensor | None = None,
+) -> Tensor:
     """True at elements of the last dimension that are no worse than the one at ``index``, [..., 1]; where
-    that is -1, at all."""
+    that is -1, at all. Of parts of rows: ``value``, what is at the index, and ``position``, which columns of
+    the whole the part has."""
     own = _rows.comparable(rows.detach(), magnitude)
-    kth = own.gather(-1, index.clamp(min=0))
+    kth = own.gather(-1, index.clamp(min=0)) if value is None else _rows.comparable(value, magnitude)
     kept = ~_rows.better(kth, own, largest)
     if ties == "index":
-        position = torch.arange(rows.size(-1), device=rows.device)
+        if position is None:
+            position = torch.arange(rows.size(-1), device=rows.device)
         kept &= _rows.better(own, kth, largest) | (position <= index)
     return kept | (index < 0)
 
@@ -190,6 +210,10 @@ def _mask(
     dim = _rows.check_dim(function, input, dim)
     _rows.check_count(function, k)
     _rows.check_choice(function, "ties", ties, ("index", "all"))
+    if has_dtensor(input, k, lengths):
+        from . import _dtensor
+
+        return _dtensor.mask(function, input, k, dim, largest, magnitude, ties, lengths)
     rows = _with_dim_last(input, dim)
     if rows.size(-1) == 0 or (not isinstance(k, Tensor) and (k <= 0 or k >= rows.size(-1))):
         return torch.ones(input.shape, dtype=torch.bool, device=input.device)

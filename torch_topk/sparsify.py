@@ -11,6 +11,7 @@ from . import _rows
 from ._elsewhere import backend
 from ._errors import call
 from ._libraries import registry
+from ._sharding import has_dtensor
 
 __all__ = ["Sparse", "sparsify_"]
 
@@ -67,7 +68,9 @@ def sparsify_(
             shared, a tensor that requires grad. Raised before anything is written.
         torch.OutOfMemoryError: the outputs or the workspace do not fit. Nothing is written then either.
 
-    CPU and CUDA tensors; asynchronous on CUDA. On the CPU each element is read once.
+    CPU and CUDA tensors; asynchronous on CUDA. On the CPU each element is read once. Of DTensors, rows stay
+    sharded, and momentum is placed as self; where elements of a row are sharded, or pending a reduction, the
+    call is refused.
 
     Source: error feedback: S. Stich, J.-B. Cordonnier, M. Jaggi, "Sparsified SGD with Memory", 2018; momentum
     that is corrected: Y. Lin and others, "Deep Gradient Compression", 2018, section 3.
@@ -83,6 +86,11 @@ def sparsify_(
         raise TypeError(
             f"sparsify_(): argument 'index_dtype' must be torch.dtype, not {type(index_dtype).__name__}"
         )
+    if has_dtensor(self, add, momentum):
+        from . import _dtensor
+
+        numbers = {"alpha": alpha, "mu": mu, "index_dtype": index_dtype}
+        return _dtensor.sparsify_(self, k, add, momentum, numbers)
     backend(self)  # a CUDA tensor without the CUDA library: says how to get it
     return Sparse(
         *call(

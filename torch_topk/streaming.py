@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ._rows import integers_of
+from ._sharding import is_dtensor
 from .ops import topk
 
 __all__ = ["StreamingTopK"]
@@ -83,6 +84,10 @@ class StreamingTopK:
         Raises:
             RuntimeError: a chunk that does not fit to those before, or begins before their end.
         """
+        if is_dtensor(chunk):
+            raise TypeError(
+                "StreamingTopK: a chunk is a DTensor; a rank's part of it is its to_local(), with an offset"
+            )
         chunk = _as_tensor(chunk)
         offset = self._end if offset is None else offset
         if chunk.dim() == 0:

@@ -11,6 +11,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 from . import _rows
 from ._errors import call
 from ._libraries import registry
+from ._sharding import has_dtensor
 
 __all__ = ["TopKVarlen", "topk_varlen"]
 
@@ -99,7 +100,8 @@ def topk_varlen(
         torch.OutOfMemoryError: the outputs or the workspace do not fit.
 
     CPU and CUDA tensors. On CUDA nothing is read on the host, and the plan looks at shapes, dtype, k and
-    ``max_length`` alone. Lengths of 0 are legal.
+    ``max_length`` alone. Lengths of 0 are legal. Of a DTensor, rows stay sharded; the other tensors are
+    DTensors of its mesh, outs placed as it is. Columns that are sharded are refused.
     """
     tensors = (input, lengths, starts, row_k, mask, offsets, ids, page_table, page_row, page_start)
     if has_torch_function(tensors):
@@ -122,11 +124,19 @@ def topk_varlen(
         "largest": largest, "magnitude": magnitude, "order": _ORDERS.index(order), "pad_index": pad_index,
         "index_dtype": index_dtype, "max_length": max_length,
     }  # fmt: skip
-    if out is None:
+    outs = None if out is None else _two_outs(out, return_values)
+    if has_dtensor(*tensors, *(outs or ())):
+        from . import _dtensor
+
+        given = dict(zip(_TENSORS[1:], tensors[1:], strict=True))
+        numbers = {name: option for name, option in options.items() if name not in given}
+        numbers.update(order=order, return_values=return_values)
+        return _dtensor.topk_varlen(input, k, given, numbers, outs)
+    if outs is None:
         operator = torch.ops.gputopk.topk_varlen.default
         values, indices, counts = call(operator, input, k, return_values=return_values, **options)
         return TopKVarlen(values if return_values else None, indices, counts)
-    values, indices = _two_outs(out, return_values)
+    values, indices = outs
     counts = torch.empty(input.shape[:1], dtype=torch.int32, device=input.device)
     operator = torch.ops.gputopk.topk_varlen.out
     call(operator, input, k, **options, values=values, indices=indices, counts=counts)

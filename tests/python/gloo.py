@@ -39,7 +39,7 @@ class _Failure:
 def run(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
     """function(rank, *arguments) of each rank; a module's function, as processes import it."""
     with tempfile.TemporaryDirectory() as folder:
-        mp.set_forkserver_preload(["torch", "torch_topk"])
+        mp.set_forkserver_preload(["torch", "torch_topk", "torch.distributed.tensor"])
         mp.start_processes(_run, (ranks, folder, function, arguments), ranks, start_method="forkserver")
         results = [
             torch.load(os.path.join(folder, f"{rank}.pt"), weights_only=False) for rank in range(ranks)
