@@ -37,7 +37,17 @@ PARTS = ("fixed", "byte", "element", "depth", "wave", "block", "winner", "entry"
 BENDS = 9
 ORDER = "order_rows"
 WIDTHS = (1, 2, 4, 8)
-BENCHES = ("callers", "callers-after", "callers-cluster", "goals", "grid", "air", "grid_select", "delegate")
+BENCHES = (
+    "callers",
+    "callers-after",
+    "callers-cluster",
+    "callers-sectors",
+    "goals",
+    "grid",
+    "air",
+    "grid_select",
+    "delegate",
+)
 HELD_OUT = 4  # one point in so many
 LEAST, MOST = 1e-7, 1e4  # us a unit
 STIFFNESS = 0.1  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
@@ -190,12 +200,17 @@ def fitted(points: Points, train: bool = True) -> dict[str, dict[int, np.ndarray
     return costs
 
 
+def of_width(costs: dict[int, np.ndarray], width: int) -> np.ndarray:
+    """Those of another width where too few of this one were timed."""
+    return next(costs[w] for w in (width, 4, *WIDTHS) if w in costs)
+
+
 def estimate(costs: dict[str, dict[int, np.ndarray]], points: Points, key: Key, form: str) -> float:
     width, of_sizes = points.width(key), sizes(points.records[key])[None]
     in_order, work = points.forms[key][form]
-    if width not in costs.get(form, {}):
+    if form not in costs:
         return float("inf")
-    us = predicted(costs[form][width], work[None], of_sizes)[0]
+    us = predicted(of_width(costs[form], width), work[None], of_sizes)[0]
     if key[1] and not in_order and width in costs.get(ORDER, {}):
         us += predicted(costs[ORDER][width], points.forms[key][ORDER][1][None], of_sizes)[0]
     return us
@@ -225,9 +240,7 @@ def header_text(
 
     rows = []
     for form in sorted(costs):
-        widths = [costs[form].get(width) for width in WIDTHS]
-        known = next(w for w in (costs[form].get(4), *widths) if w is not None)
-        cells = ",\n      ".join(cell(known if w is None else w) for w in widths)
+        cells = ",\n      ".join(cell(of_width(costs[form], width)) for width in WIDTHS)
         rows.append(f'    {{"{form}",\n     {{{cells}}}}},')
     sources = "\n".join(
         f"//   {path.name}, of commit {header['commit'][:12]}, {header['date'][:10]}, {header['gpu']}, "
