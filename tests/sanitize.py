@@ -108,7 +108,8 @@ def run_tool(tool: str, sanitizer: str) -> dict[str, object]:
     runs = re.search(r"^runs: (\d+)", done.stdout, re.MULTILINE)
     # A finding is a paragraph; each line begins with the tool's mark.
     findings = [text for text in re.split(r"^=+ *$", done.stdout, flags=re.MULTILINE) if OURS.search(text)]
-    complete = runs is not None and done.returncode in (0, ERRORS)
+    # Without its summary a tool has not looked at anything.
+    complete = runs is not None and "SUMMARY: " in done.stdout and done.returncode in (0, ERRORS)
     if findings or not complete:
         print(*findings[:8], done.stdout[-1000:], done.stderr[-3000:], sep="\n")
     return {
