@@ -67,8 +67,8 @@ RESIDENT = (
 SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1",)
 
 SPREAD = (
-    "float32 ones_with_four_outliers 3x3000 k=3000 form=sort.whole_rows sm_count=1",
     "float32 ones_with_four_outliers 1x200000 k=1000 form=delegate.one_cluster sm_count=4",
+    "int32 ones_with_four_outliers 2x100000 k=700 form=delegate.one_cluster sm_count=4",
 )
 
 
@@ -147,7 +147,7 @@ MUTANTS = (
     Mutant(
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
     ),
-    Mutant("device/block_sort.cuh", "3 * quarter", "2 * quarter", SPREAD),
+    Mutant("device/block_sort.cuh", "quarter + within.of", "within.of", SPREAD),
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
     # Reading and writing.
     Mutant(
