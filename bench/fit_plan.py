@@ -150,19 +150,11 @@ class Points:
     def __init__(self, sweeps: list[list[report.Record]]) -> None:
         self.records: dict[Key, report.Record] = {}
         self.us: dict[Key, dict[str, float]] = defaultdict(dict)
-        retimed: set[tuple[Key, str]] = set()  # later times stand for earlier ones
-        for number, record in (
-            (n, r) for n, sweep in enumerate(sweeps) for r in sweep if r["kind"] == "plan"
-        ):
+        for number, record in ((n, r) for n, sweep in enumerate(sweeps) for r in sweep):
             key = (number, record["point"]), record["sorted"]
-            again = record.get("again", False)
-            if not again:
-                self.records[key] = record
+            self.records.setdefault(key, record)
             for form, us in record["us"].items():
-                first = again and (key, form) not in retimed
-                if again:
-                    retimed.add((key, form))
-                self.us[key][form] = us if first else max(us, self.us[key].get(form, 0.0))
+                self.us[key][form] = max(us, self.us[key].get(form, 0.0))
         self.forms = {key: forms_of(record) for key, record in self.records.items()}
 
     @staticmethod
@@ -278,7 +270,7 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=ROOT / "csrc" / "cuda" / "plan" / "costs_h200.h")
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    sweeps = [report.read(path) for path in options.sweep]
+    sweeps = [report.sweep_of(path) for path in options.sweep]
     points = Points(sweeps + [bench_points(path) for path in options.bench])
     costs = fitted(points)
     found = regrets(costs, points)
@@ -291,7 +283,9 @@ def main() -> int:
         print(f"  {ratio:.2f}  {text}")
     if not options.check:
         options.output.write_text(
-            header_text(fitted(points, train=False), [sweep[0] for sweep in sweeps], options.sweep)
+            header_text(
+                fitted(points, train=False), [report.read(path)[0] for path in options.sweep], options.sweep
+            )
         )
         print(f"written: {options.output}")
     return 0

@@ -67,6 +67,25 @@ def read(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
+def sweep_of(path: Path) -> list[Record]:
+    """A sweep's timings (sweep_plan.py). Of a form that was timed again at a point, only the later ones."""
+    records = [record for record in read(path) if record["kind"] == "plan"]
+    later = {
+        (record["point"], record["sorted"], form)
+        for record in records
+        if record.get("again")
+        for form in record["us"]
+    }
+
+    def stands(record: Record, form: str) -> bool:
+        return record.get("again", False) or (record["point"], record["sorted"], form) not in later
+
+    return [
+        {**record, "us": {form: us for form, us in record["us"].items() if stands(record, form)}}
+        for record in records
+    ]
+
+
 def size_text(number: int) -> str:
     """2^20 for the powers of two from 2^15 up, else plain."""
     power = number.bit_length() - 1

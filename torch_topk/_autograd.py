@@ -31,7 +31,7 @@ def select(
         function = _differentiable_topk if input.is_floating_point() else _topk
         values, indices = call(function, input, k, dim, largest, sorted, **options)
         return in_index_order(values, indices, dim) if by_index else (values, indices)
-    if wants_derivative(input):
+    if _is_recorded(input):
         # No transform would see the operator: what its kernel does, without the way there.
         return call(Selection.apply, None, input, k, dim, largest, sorted, by_index, options)
     values, indices = call(_topk, input, k, dim, largest, sorted, **options)
@@ -49,8 +49,11 @@ def in_index_order(values: Tensor, indices: Tensor, dim: int) -> tuple[Tensor, T
 
 def wants_derivative(input: Tensor) -> bool:
     """Whether what is called now may have to be differentiated."""
-    wanted = (input.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0
-    return wanted or _in_transform()
+    return _is_recorded(input) or _in_transform()
+
+
+def _is_recorded(input: Tensor) -> bool:
+    return (input.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0
 
 
 def _in_transform() -> bool:

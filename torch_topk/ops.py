@@ -147,7 +147,7 @@ def topk(
             return _Result(_operator(input, k, dim, largest, sorted))
         except (RuntimeError, ValueError):
             pass  # below it is said, or served, right
-    if has_dtensor(input, *(out if isinstance(out, (tuple, list)) else ())):
+    if is_dtensor(input) or (isinstance(out, (tuple, list)) and has_dtensor(*out)):
         register_sharding()
     k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude, index_dtype)
     order = _check_order(order, sorted)

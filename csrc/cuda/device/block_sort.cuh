@@ -266,8 +266,8 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
   }
 }
 
-// Brings entries that lie in memory in the bins `all` to those of scratch.spread, which spread the fullest
-// one.
+// Brings entries that lie in memory in the bins `all` to those of scratch.spread, which spread the bins that
+// are left when a sixteenth of the entries is taken off at either end.
 template <int kItems, class Order, class Index, class Bits = typename Order::Bits>
 __device__ __noinline__ void spread_most(int count, Order order, BlockMemory<Bits, Index> memory,
                                          DigitBins<typename KeyWord<Bits>::type, Index> all,
