@@ -35,7 +35,7 @@ Condition condition_of(const Tensor& column, int64_t comparison, const Tensor& t
 }  // namespace
 
 VarlenOutputs topk_where(const RowArguments& rows, const WhereArguments& where, VarlenRun run) {
-  const auto& [mask, columns, comparisons, thresholds] = where;
+  const auto& [columns, comparisons, thresholds, mask] = where;
   VarlenRequest request = request_of_rows(rows, kWhere);
   set_mask(request, mask, kWhere);
   check(columns.size() <= kMostConditions, kWhere, "there may be ", kMostConditions, " conditions, but are ",
