@@ -84,10 +84,10 @@ DType check_input(const Tensor& self, const char* op) {
 
 VarlenRequest canonicalise(const VarlenArguments& arguments) {
   const Tensor& self = arguments.self;
-  VarlenRequest request = request_of_rows(
-      {self, arguments.k, arguments.row_k, arguments.largest, arguments.magnitude, arguments.order,
-       arguments.pad_index, arguments.index_dtype.value_or(ScalarType::Int)},
-      kVarlen);
+  VarlenRequest request =
+      request_of_rows({self, arguments.k, arguments.row_k, arguments.largest, arguments.magnitude,
+                       arguments.order, arguments.pad_index, arguments.index_dtype.value_or(ScalarType::Int)},
+                      kVarlen);
   check(arguments.max_length.value_or(0) >= 0, kVarlen, "max_length must be at least 0, but is ",
         arguments.max_length.value_or(0));
   const int maps = (arguments.offsets ? 1 : 0) + (arguments.ids ? 1 : 0) + (arguments.page_table ? 1 : 0);

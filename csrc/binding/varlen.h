@@ -47,8 +47,8 @@ std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments,
 void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values, const Tensor& indices,
                      const Tensor& counts, VarlenRun run);
 
-// A request whose tensors have been checked. `input`, `mask` and `columns` are rows of adjacent elements, by a
-// copy where the layout has none.
+// A request whose tensors have been checked. `input`, `mask` and `columns` are rows of adjacent elements, by
+// a copy where the layout has none.
 struct VarlenRequest {
   VarlenProblem varlen;
   Tensor input;
