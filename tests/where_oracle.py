@@ -13,7 +13,7 @@ from tests import oracle
 from tests.varlen_oracle import pad_bits
 from torch_topk import Condition, TopKWhere
 
-_COMPARE = {
+COMPARISONS = {
     "<": operator.lt,
     "<=": operator.le,
     "==": operator.eq,
@@ -39,7 +39,7 @@ def _holds(condition: Condition, shape: torch.Size, dim: int) -> np.ndarray:
         threshold = torch.tensor(threshold, dtype=dtype)
     found_nan, found = oracle.comparable(_rows(condition.column, shape, dim), dtype, False)
     wanted_nan, wanted = oracle.comparable(oracle.bits_of(threshold).reshape(-1, 1), dtype, False)
-    holds = _COMPARE[condition.comparison](found, wanted)
+    holds = COMPARISONS[condition.comparison](found, wanted)
     is_nan = found_nan | wanted_nan
     return np.where(is_nan, condition.comparison == "!=", holds)
 
