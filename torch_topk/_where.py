@@ -325,8 +325,8 @@ def _select(
     """By one key: values, indices and counts of [rows, cols]."""
     return call(
         torch.ops.gputopk.topk_where.default, rows, k, filter.columns, filter.comparisons, filter.thresholds,
-        mask=filter.mask, row_k=row_k, largest=flags.largest, magnitude=flags.magnitude,
-        order=_ORDERS.index(order), pad_index=pad_index, index_dtype=index_dtype,
+        filter.mask, row_k, largest=flags.largest, magnitude=flags.magnitude, order=_ORDERS.index(order),
+        pad_index=pad_index, index_dtype=index_dtype,
     )  # fmt: skip
 
 
@@ -366,7 +366,7 @@ def _select_by_keys(
             filter = filter.also(key, comparison, gather(values, -1, last).squeeze(-1))
         position = torch.arange(places, device=device)
         place = torch.where(position < sure, found + position, few)
-        chosen.scatter_(-1, place, indices.long())
+        chosen = chosen.scatter(-1, place, indices.long())
         found = found + sure
         if not is_last:
             needed = torch.where(is_tied, needed - sure, 0)
@@ -375,9 +375,8 @@ def _select_by_keys(
     ids = chosen[:, :few].where(position < found, cols).sort(-1).values
     if options["order"] != "index":
         ids = _in_key_order(keys, ids, flags)
-    is_winner = position < found
-    indices = torch.full((rows, k), options["pad_index"], dtype=options["index_dtype"], device=device)
-    indices[:, :few] = torch.where(is_winner, ids, indices[:, :few])
+    indices = ids.where(position < found, options["pad_index"]).to(options["index_dtype"])
+    indices = torch.constant_pad_nd(indices, (0, k - few), options["pad_index"])
     return indices, found.squeeze(-1).int()
 
 
@@ -428,7 +427,7 @@ def _check_device(name: str, tensor: Tensor, self: Tensor) -> None:
 
 
 @torch.library.register_fake("gputopk::topk_where")
-def _(self, k, columns, comparisons, thresholds, *, mask=None, row_k=None, index_dtype=None, **options):
+def _(self, k, columns, comparisons, thresholds, mask=None, row_k=None, *, index_dtype=None, **options):
     _check(self.dim() == 2, f"the input must have 2 dimensions, but has {self.dim()}")
     rows, cols = self.shape
     _check(k >= 0, f"k must be in [0, {_INT32_MOST}], but is {k}")
@@ -465,3 +464,33 @@ def _(self, k, columns, comparisons, thresholds, *, mask=None, row_k=None, index
         _check_device(f"thresholds[{i}]", threshold, self)
     indices = self.new_empty((rows, k), dtype=index_dtype)
     return self.new_empty((rows, k)), indices, self.new_empty((rows,), dtype=torch.int32)
+
+
+@torch.library.register_vmap("gputopk::topk_where")
+def _(info, in_dims, self, k, columns, comparisons, thresholds, mask=None, row_k=None, **options):
+    """Examples become rows."""
+    self_dim, _, column_dims, _, threshold_dims, *more_dims = in_dims
+    mask_dim, row_k_dim = (*more_dims, None, None)[:2]
+    examples = info.batch_size
+    rows, cols = (size for dim, size in enumerate(self.shape) if dim != self_dim)
+
+    def spread(tensor: Tensor, dim: int | None, *shape: int) -> Tensor:
+        """Of every example's rows; what one number or row of all examples is stays that."""
+        if dim is None and tensor.dim() < len(shape):
+            return tensor
+        if dim is not None:
+            tensor = tensor.movedim(dim, 0)
+            while tensor.dim() <= len(shape):
+                tensor = tensor.unsqueeze(1)
+        return tensor.expand(examples, *shape).reshape(examples * rows, *shape[1:])
+
+    outputs = torch.ops.gputopk.topk_where(
+        spread(self, self_dim, rows, cols), k,
+        [spread(column, dim, rows, cols) for column, dim in zip(columns, column_dims, strict=True)],
+        comparisons,
+        [spread(threshold, dim, rows) for threshold, dim in zip(thresholds, threshold_dims, strict=True)],
+        None if mask is None else spread(mask, mask_dim, rows, cols),
+        None if row_k is None else spread(row_k, row_k_dim, rows),
+        **options,
+    )  # fmt: skip
+    return tuple(output.view(examples, rows, *output.shape[1:]) for output in outputs), (0, 0, 0)

@@ -97,8 +97,8 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   // thresholds[i] as comparisons[i] has it (core/condition.h). `order`, and what is behind the winners, as in
   // topk_varlen; index_dtype: int64 unless given.
   m.def(
-      "topk_where(Tensor self, SymInt k, Tensor[] columns, int[] comparisons, Tensor[] thresholds, *, "
-      "Tensor? mask=None, Tensor? row_k=None, bool largest=True, bool magnitude=False, int order=1, "
+      "topk_where(Tensor self, SymInt k, Tensor[] columns, int[] comparisons, Tensor[] thresholds, "
+      "Tensor? mask=None, Tensor? row_k=None, *, bool largest=True, bool magnitude=False, int order=1, "
       "int pad_index=-1, ScalarType? index_dtype=None) -> (Tensor values, Tensor indices, Tensor counts)");
 
   // The plan that the call would take, as text: for tests, benches and bug reports.

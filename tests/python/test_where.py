@@ -438,6 +438,38 @@ def test_it_compiles_whole_and_dynamically():
             assert torch.equal(got, want)
 
 
+def test_vmap_and_gradients_of_examples():
+    scores, others = make(5, 4 * 30).view(5, 4, 30), make(5, 4 * 30, torch.int32, seed=1).view(5, 4, 30)
+    limits = torch.tensor([0, 1, 2, 3, 4], dtype=torch.int32)
+
+    def function(x, y, limit, shared, own):
+        mask = Condition(y, "<", limit), shared > 0, Condition(shared, "!=", 1.5), Condition(x, ">=", own)
+        one, two = topk_where(x, mask, 6, 1), topk_where((y, x), mask[0], 6, largest=(True, False))
+        return one.values, one.indices, one.counts, *two.values, two.indices, two.counts
+
+    def check_examples(in_dims, *arguments):
+        got = torch.vmap(function, in_dims)(*arguments)
+        for e in range(5):
+            example = [a if d is None else a.select(d, e) for a, d in zip(arguments, in_dims, strict=True)]
+            for all_, one in zip(got, function(*example), strict=True):
+                assert torch.equal(all_[e], one)
+
+    own = torch.linspace(-1, 1, 4)
+    check_examples((0, 0, 0, None, None), scores, others, limits, scores[0, 1], own)
+    check_examples(
+        (1, 1, 0, 0, None), scores.transpose(0, 1), others.transpose(0, 1), limits, scores[:, 2], own
+    )
+    check_examples((None, 0, None, None, None), scores[0], others, limits[3], scores[0, 1], own)
+    check_examples((0, None, None, None, 0), scores, others[1], limits[2], scores[0, 1], own.expand(5, 4))
+
+    def best(x):
+        return topk_where(x, x.detach() < 2, 3).values.nan_to_num(neginf=0.0).sum()
+
+    grads = torch.vmap(torch.func.grad(best))(scores)
+    for e in range(5):
+        assert torch.equal(grads[e], torch.func.grad(best)(scores[e]))
+
+
 class Module(torch.nn.Module):
     def forward(self, x, column):
         return topk_where((column, x), Condition(column, ">", 0), 5).indices
