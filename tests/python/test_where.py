@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -501,6 +503,14 @@ def test_a_subclass_sees_the_call():
 
     seen = make().as_subclass(Seen)
     assert topk_where(make(), Condition(seen, ">", 0), 3) == topk_where((make(), seen), None, 3) == "seen"
+
+
+def test_the_page_runs():
+    page = (Path(torch_topk.__file__).parents[1] / "docs" / "where.md").read_text()
+    (block,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(block, names)
+    assert (names["best"].counts == 20).all() and names["prices"].shape == (8, 20)
 
 
 def test_it_is_offered():
