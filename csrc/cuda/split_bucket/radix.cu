@@ -81,7 +81,7 @@ __global__ void __launch_bounds__(tuning::kSplitMostThreads,
                                   tuning::kSplitThreadsPerSm / tuning::kSplitMostThreads)
     reduce_row_by_digits(const __grid_constant__ Level<Word> level, const __grid_constant__ Order order) {
   let_next_kernel_start();
-  reduce(RowTile<Order, Word>(level, order), level);
+  reduce(RowTile<Order, Word, /*kWindows=*/false>(level, order), level);
 }
 
 template <class Word>
@@ -99,7 +99,7 @@ cudaError_t launch(const Radix& config, const Problem& problem, const Buffers& b
   const unsigned threads = static_cast<unsigned>(config.split.threads);
   const size_t bytes = list_bytes<EntryOfWord<Word>>(config.split.cutoff);
   return run_levels(
-      problem, buffers, config.split, memory,
+      first_level(problem, buffers, config.split, memory), config.split, memory,
       [&](const Level<Word>& level, unsigned blocks) {
         return launch_kernel(/*ahead=*/false, reduce_row_by_digits<Order, Word>, blocks, threads, bytes, stream,
                              level, order);
@@ -119,15 +119,8 @@ size_t Radix::workspace_bytes(const Problem& problem) const {
 }
 
 ErrorCode Radix::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) -> ErrorCode {
-    using Order = decltype(order);
-    return visit_word(problem, [&](auto word) -> ErrorCode {
-      if constexpr (sizeof(typename Order::Bits) <= sizeof(word)) {
-        return launch<Order, decltype(word)>(*this, problem, buffers, order, stream);
-      } else {
-        return cudaErrorInvalidValue;  // 8-byte keys have 64-bit words
-      }
-    });
+  return visit_kernel(problem, [&](auto order, auto word) {
+    return launch<decltype(order), decltype(word)>(*this, problem, buffers, order, stream);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
+#include "cuda/windows.h"
 
 namespace gputopk::cuda::split_bucket {
 
@@ -37,6 +38,13 @@ const char* unfit_reason(const Problem& problem, const Split& split);
 // Elements of a row's first tiles, and of the tiles of entries that follow.
 int64_t row_tile(const Problem& problem, const Split& split);
 int64_t entry_tile(const Problem& problem, const Split& split);
+
+// Rows of which parts, or some elements of parts, are selected from.
+struct RaggedRows {
+  WindowRows windows;
+  Filter filter;                  // says which elements of a window are candidates
+  int64_t* candidates = nullptr;  // written: of each row, k or more where it has more than k
+};
 
 // Buckets are the bins of a digit of the range that a tile's keys have (the paper's TK_RdSP).
 struct Radix {
@@ -72,6 +80,10 @@ struct Tree {
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+  // Windows of fewer than 2^32 elements. Dense outputs of problem.k places a row: the winners by position in
+  // the window, in order, behind them entries that are worse than any other, at positions beyond all columns.
+  ErrorCode run_windows(const Problem& problem, const RaggedRows& ragged, const Buffers& buffers,
+                        Stream stream) const;
 };
 
 }  // namespace gputopk::cuda::split_bucket

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/key_order.h"
+#include "core/varlen_problem.h"
 #include "cuda/device/entry.cuh"
 #include "cuda/device/index_width.h"
 #include "cuda/device/launch.h"
@@ -38,6 +39,8 @@ template <class Word>
 struct Level {
   Problem problem;
   Buffers buffers;
+  bool has_windows;
+  RaggedRows ragged;                  // where rows have windows
   int64_t tiles;                      // a row
   int cutoff;                         // entries that a tile hands on at most
   const EntryOfWord<Word>* entries;   // that are reduced, of all rows; null: those of the input
@@ -47,10 +50,15 @@ struct Level {
 
   __device__ int64_t row() const { return blockIdx.x / static_cast<unsigned>(tiles); }
   __device__ int64_t tile() const { return blockIdx.x % static_cast<unsigned>(tiles); }
+  // The elements that the row has, and how many win.
+  __device__ Window window(int64_t row) const {
+    return has_windows ? ragged.windows.of(row) : Window{0, problem.cols, problem.k};
+  }
 };
 
-// A tile of a row. Its elements number i, of a thread, ascend in index with i.
-template <class Order, class Word_>
+// A tile of a row, or of its window, from whose beginning indices are counted. Its elements number i, of a
+// thread, ascend in index with i.
+template <class Order, class Word_, bool kWindows>
 class RowTile {
  public:
   using Word = Word_;
@@ -62,7 +70,13 @@ class RowTile {
       : row_(static_cast<const Bits*>(level.buffers.input) + level.row() * level.problem.row_stride),
         order_(order),
         first_(level.tile() * (blockDim.x * kElements) + threadIdx.x * kInVector) {
-    const int64_t cols = level.problem.cols;
+    int64_t cols = level.problem.cols, start = 0;
+    if constexpr (kWindows) {
+      const Window window = level.window(level.row());
+      cols = window.length;
+      start = window.start;
+      row_ += start;
+    }
     const bool aligned = reinterpret_cast<uintptr_t>(row_) % kVectorBytes == 0;
     Vector<Bits> loaded[kVectors];
 #pragma unroll
@@ -82,6 +96,13 @@ class RowTile {
     }
 #pragma unroll
     for (int i = 0; i < kElements; ++i) keys_[i] = order(loaded[i / kInVector][i % kInVector]);
+    if (kWindows && level.ragged.filter.filters()) {
+#pragma unroll 4
+      for (int i = 0; i < kElements; ++i) {
+        const bool there = (present_ >> i & 1) != 0;
+        if (there && !level.ragged.filter.accepts(level.row(), start + first_ + offset(i))) present_ &= ~(1u << i);
+      }
+    }
   }
 
   // A bit for each element that there is.
@@ -182,19 +203,36 @@ __device__ __forceinline__ int list_elements(const Tile& tile, uint32_t chosen,
   return static_cast<int>(listed);
 }
 
-template <class Bits>
-__device__ void write_winner(const Problem& problem, const Buffers& buffers, int64_t row, int64_t rank,
-                             int64_t index) {
-  const Bits value = static_cast<const Bits*>(buffers.input)[row * problem.row_stride + index];
-  const WinnerWriter<Bits> output{static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
-  output.write(row * problem.k + rank, value, index);
+// A row's winners, and behind them, where it has too few, entries worse than any other, at positions beyond
+// all columns.
+template <class Bits, class Word>
+__device__ __forceinline__ void write_row(const Level<Word>& level, PaddedList<EntryOfWord<Word>> list,
+                                          int listed) {
+  const Problem& problem = level.problem;
+  const int64_t row = level.row();
+  const Window window = level.window(row);
+  const Bits* const elements =
+      static_cast<const Bits*>(level.buffers.input) + row * problem.row_stride + window.start;
+  const WinnerWriter<Bits> all{static_cast<Bits*>(level.buffers.values), level.buffers.indices,
+                               problem.wide_indices};
+  const WinnerWriter<Bits> output = all.row(row, problem.k);
+  const int winners = static_cast<int>(min(int64_t{listed}, window.k));
+  write_in_order(list, listed, winners, [&](int rank, EntryOfWord<Word> entry) {
+    const int64_t index = static_cast<int64_t>(PackOf<Word>::index(entry));
+    output.write(rank, elements[index], index);
+  });
+  if (!level.has_windows) return;
+  const Bits pad = static_cast<Bits>(pad_bits(problem.dtype, problem.largest, problem.magnitude));
+  for (int i = winners + static_cast<int>(threadIdx.x); i < problem.k; i += static_cast<int>(blockDim.x)) {
+    output.write(i, pad, problem.cols + i);
+  }
+  if (threadIdx.x == 0) level.ragged.candidates[row] = listed;
 }
 
 // What becomes of a tile's list: entries of the next level, or, where it was the row's only tile, its winners.
 template <class Word>
 __device__ __forceinline__ void hand_on(const Level<Word>& level, PaddedList<EntryOfWord<Word>> list,
                                         int listed) {
-  const Problem& problem = level.problem;
   if (level.tiles > 1) {
     EntryOfWord<Word>* const to = level.reduced + static_cast<int64_t>(blockIdx.x) * level.cutoff;
     for (int i = static_cast<int>(threadIdx.x); i < level.cutoff; i += static_cast<int>(blockDim.x)) {
@@ -202,16 +240,12 @@ __device__ __forceinline__ void hand_on(const Level<Word>& level, PaddedList<Ent
     }
     return;
   }
-  const int64_t row = level.row();
-  write_in_order(list, listed, static_cast<int>(problem.k), [&](int rank, EntryOfWord<Word> entry) {
-    const int64_t index = static_cast<int64_t>(PackOf<Word>::index(entry));
-    switch (dtype_bytes(problem.dtype)) {
-      case 1: return write_winner<uint8_t>(problem, level.buffers, row, rank, index);
-      case 2: return write_winner<uint16_t>(problem, level.buffers, row, rank, index);
-      case 4: return write_winner<uint32_t>(problem, level.buffers, row, rank, index);
-      default: return write_winner<uint64_t>(problem, level.buffers, row, rank, index);
-    }
-  });
+  switch (dtype_bytes(level.problem.dtype)) {
+    case 1: return write_row<uint8_t>(level, list, listed);
+    case 2: return write_row<uint16_t>(level, list, listed);
+    case 4: return write_row<uint32_t>(level, list, listed);
+    default: return write_row<uint64_t>(level, list, listed);
+  }
 }
 
 template <class Entry>
@@ -225,6 +259,21 @@ constexpr size_t list_bytes(int cutoff) {
 template <class Visitor>
 auto visit_word(const Problem& problem, Visitor&& visitor) {
   return visit_index(dtype_bytes(problem.dtype) == 8 ? INT64_MAX : problem.cols, visitor);
+}
+
+// Calls launch(order, word) with the order of the request and the width that its keys and indices fit.
+template <class Launch>
+ErrorCode visit_kernel(const Problem& problem, Launch&& launch) {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) -> ErrorCode {
+    using Order = decltype(order);
+    return visit_word(problem, [&](auto word) -> ErrorCode {
+      if constexpr (sizeof(typename Order::Bits) <= sizeof(word)) {
+        return launch(order, word);
+      } else {
+        return cudaErrorInvalidValue;  // 8-byte keys have 64-bit words
+      }
+    });
+  });
 }
 
 // What tiles hand on: the levels write to both in turn.
@@ -246,13 +295,25 @@ struct Memory {
   }
 };
 
+template <class Word>
+Level<Word> first_level(const Problem& problem, const Buffers& buffers, const Split& split,
+                        const Memory<Word>& memory) {
+  Level<Word> level{};
+  level.problem = problem;
+  level.buffers = buffers;
+  level.tiles = divide_up(problem.cols, row_tile(problem, split));
+  level.cutoff = split.cutoff;
+  level.reduced = memory.reduced[0];
+  level.nodes = memory.nodes;
+  return level;
+}
+
 // Runs level after level until every row has one tile: row_level(level, blocks) is asked for the first, and
 // entry_level(level, blocks) for those behind it.
 template <class Word, class RowLevel, class EntryLevel>
-cudaError_t run_levels(const Problem& problem, const Buffers& buffers, const Split& split,
-                       const Memory<Word>& memory, RowLevel&& row_level, EntryLevel&& entry_level) {
-  Level<Word> level{problem, buffers, divide_up(problem.cols, row_tile(problem, split)), split.cutoff,
-                    nullptr, 0,       memory.reduced[0],                                 memory.nodes};
+cudaError_t run_levels(Level<Word> level, const Split& split, const Memory<Word>& memory, RowLevel&& row_level,
+                       EntryLevel&& entry_level) {
+  const Problem& problem = level.problem;
   constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;
   if (problem.rows > kMostBlocksOfGrid / level.tiles) return cudaErrorInvalidConfiguration;
   cudaError_t error = row_level(level, static_cast<unsigned>(problem.rows * level.tiles));

@@ -26,44 +26,47 @@ constexpr int kTileSample = tuning::kSplitTileSample;
 
 // Which of `samples` elements, best first, about `wanted` of `elements` reach. One behind it is left, so that a
 // node never has all elements above it.
-GPUTOPK_HOST_DEVICE int node_rank(float wanted, float elements, int samples) {
+__device__ inline int node_rank(float wanted, float elements, int samples) {
   const float rank = wanted * static_cast<float>(samples) / elements;
   return rank < 1 ? 0 : rank < static_cast<float>(samples - 1) ? static_cast<int>(rank) - 1 : samples - 2;
 }
 
 // ---- Step 1 ----
 
-template <class Word>
-struct TreeParams {
-  Problem problem;
-  const void* input;
-  int samples;  // a power of two
-  Strata strata;
-  int ranks[kNodes];
-  EntryOfWord<Word>* nodes;
-};
-
+// `tile`: elements of one.
 template <class Word>
 __global__ void __launch_bounds__(tuning::kSplitMostThreads)
-    build_tree(const __grid_constant__ TreeParams<Word> params) {
+    build_tree(const __grid_constant__ Level<Word> level, float wanted, int tile, EntryOfWord<Word>* nodes) {
   let_next_kernel_start();
   using Entry = EntryOfWord<Word>;
   const PaddedList<Entry> samples(reinterpret_cast<Entry*>(dynamic_shared()));
-  const Problem& problem = params.problem;
+  const Problem& problem = level.problem;
   const int64_t row = blockIdx.x;
+  const Window window = level.window(row);
+  const Strata strata = Strata::of(max(window.length, int64_t{kRowSample}), kRowSample);
   visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
     if constexpr (sizeof(Bits) <= sizeof(Word)) {
-      const Bits* const elements = static_cast<const Bits*>(params.input) + row * problem.row_stride;
-      for (int i = static_cast<int>(threadIdx.x); i < params.samples; i += static_cast<int>(blockDim.x)) {
-        const int64_t index = params.strata.entry_of(static_cast<uint32_t>(i));
-        samples[i] = PackOf<Word>::pack(order(elements[index]), static_cast<Word>(index));
+      const Bits* const elements =
+          static_cast<const Bits*>(level.buffers.input) + row * problem.row_stride + window.start;
+      for (int i = static_cast<int>(threadIdx.x); i < kRowSample; i += static_cast<int>(blockDim.x)) {
+        const int64_t index = strata.entry_of(static_cast<uint32_t>(i));
+        const bool is_candidate =
+            index < window.length &&
+            (!level.has_windows || level.ragged.filter.accepts(row, window.start + index));
+        samples[i] =
+            is_candidate ? PackOf<Word>::pack(order(elements[index]), static_cast<Word>(index)) : Entry{0};
       }
     }
   });
   __syncthreads();  // the sample is whole
-  sort_list(samples, params.samples, BlockItems{});
-  if (threadIdx.x < kNodes) params.nodes[row * kNodes + threadIdx.x] = samples[params.ranks[threadIdx.x]];
+  sort_list(samples, kRowSample, BlockItems{});
+  // Of what a window's tile has.
+  const float elements = static_cast<float>(min(max(window.length, int64_t{kRowSample}), int64_t{tile}));
+  if (threadIdx.x < kNodes) {
+    for (unsigned node = 0; node < threadIdx.x; ++node) wanted *= tuning::kSplitNodeStep;
+    nodes[row * kNodes + threadIdx.x] = samples[node_rank(wanted, elements, kRowSample)];
+  }
 }
 
 // ---- Steps 2 and 3 ----
@@ -186,13 +189,13 @@ __device__ __forceinline__ void reduce(const Tile& tile, const Level<Word>& leve
   hand_on(level, list, list_elements(tile, sure | left, list, shared.listed));
 }
 
-template <class Order, class Word>
+template <class Order, class Word, bool kWindows>
 __global__ void __launch_bounds__(tuning::kSplitMostThreads,
                                   tuning::kSplitThreadsPerSm / tuning::kSplitMostThreads)
     reduce_row_by_tree(const __grid_constant__ Level<Word> level, const __grid_constant__ Order order,
                        float wanted, bool best_buckets_first) {
   let_next_kernel_start();
-  const RowTile<Order, Word> tile(level, order);
+  const RowTile<Order, Word, kWindows> tile(level, order);
   wait_for_kernel_before();  // the nodes
   reduce(tile, level, wanted, best_buckets_first);
 }
@@ -217,38 +220,30 @@ bool has_row_tree(const Tree& config, const Problem& problem) {
   return config.one_tree_a_row && problem.cols > row_tile(problem, config.split);
 }
 
-template <class Word>
-cudaError_t launch_tree(const Tree& config, const Problem& problem, const Buffers& buffers,
-                        const Memory<Word>& memory, cudaStream_t stream) {
-  // cols > row_tile >= kRowSample
-  TreeParams<Word> params{problem, buffers.input, kRowSample, Strata::of(problem.cols, kRowSample), {}, memory.nodes};
-  float wanted = wanted_of(problem, config.split);
-  for (int& rank : params.ranks) {
-    rank = node_rank(wanted, static_cast<float>(row_tile(problem, config.split)), kRowSample);
-    wanted *= tuning::kSplitNodeStep;
-  }
-  if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
-  return launch_kernel(/*ahead=*/false, build_tree<Word>, static_cast<unsigned>(problem.rows),
-                       tuning::kSplitMostThreads, list_bytes<EntryOfWord<Word>>(kRowSample), stream, params);
-}
-
-template <class Order, class Word>
-cudaError_t launch(const Tree& config, const Problem& problem, const Buffers& buffers, Order order,
-                   cudaStream_t stream) {
+template <class Order, class Word, bool kWindows>
+cudaError_t launch(const Tree& config, const Problem& problem, const RaggedRows& ragged, const Buffers& buffers,
+                   Order order, cudaStream_t stream) {
   const bool has_tree = has_row_tree(config, problem);
   const Memory<Word> memory(problem, config.split, has_tree, buffers.workspace);
+  Level<Word> first = first_level(problem, buffers, config.split, memory);
+  first.has_windows = kWindows;
+  first.ragged = ragged;
+  const float wanted = wanted_of(problem, config.split);
   if (has_tree) {
-    const cudaError_t error = launch_tree(config, problem, buffers, memory, stream);
+    if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
+    const cudaError_t error =
+        launch_kernel(/*ahead=*/false, build_tree<Word>, static_cast<unsigned>(problem.rows),
+                      tuning::kSplitMostThreads, list_bytes<EntryOfWord<Word>>(kRowSample), stream, first, wanted,
+                      static_cast<int>(row_tile(problem, config.split)), memory.nodes);
     if (error != cudaSuccess) return error;
   }
-  const float wanted = wanted_of(problem, config.split);
   const unsigned threads = static_cast<unsigned>(config.split.threads);
   const size_t bytes = list_bytes<EntryOfWord<Word>>(config.split.cutoff);
   return run_levels(
-      problem, buffers, config.split, memory,
+      first, config.split, memory,
       [&](const Level<Word>& level, unsigned blocks) {
-        return launch_kernel(/*ahead=*/has_tree, reduce_row_by_tree<Order, Word>, blocks, threads, bytes, stream,
-                             level, order, wanted, config.best_buckets_first);
+        return launch_kernel(/*ahead=*/has_tree, reduce_row_by_tree<Order, Word, kWindows>, blocks, threads,
+                             bytes, stream, level, order, wanted, config.best_buckets_first);
       },
       [&](const Level<Word>& level, unsigned blocks) {
         return launch_kernel(/*ahead=*/true, reduce_entries_by_tree<Word>, blocks, threads, bytes, stream, level,
@@ -265,15 +260,15 @@ size_t Tree::workspace_bytes(const Problem& problem) const {
 }
 
 ErrorCode Tree::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) -> ErrorCode {
-    using Order = decltype(order);
-    return visit_word(problem, [&](auto word) -> ErrorCode {
-      if constexpr (sizeof(typename Order::Bits) <= sizeof(word)) {
-        return launch<Order, decltype(word)>(*this, problem, buffers, order, stream);
-      } else {
-        return cudaErrorInvalidValue;  // 8-byte keys have 64-bit words
-      }
-    });
+  return visit_kernel(problem, [&](auto order, auto word) {
+    return launch<decltype(order), decltype(word), false>(*this, problem, {}, buffers, order, stream);
+  });
+}
+
+ErrorCode Tree::run_windows(const Problem& problem, const RaggedRows& ragged, const Buffers& buffers,
+                            Stream stream) const {
+  return visit_kernel(problem, [&](auto order, auto word) {
+    return launch<decltype(order), decltype(word), true>(*this, problem, ragged, buffers, order, stream);
   });
 }
 
