@@ -1,0 +1,115 @@
+"""What a figure of a paper is here: requests, who is timed at each, and what its authors found. The figures
+themselves are in paper_figures.py.
+
+Needs nothing but Python: the page and the plots may be made from another machine's record.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+# The inputs that are not of tests/inputs.py: papers.make.
+REAL = "patch_distances"
+THIRTY_BITS = "thirty_bits"
+NARROW = "narrow_normal"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One request: a [rows, cols] tensor of a named input, and columns beside it where there are several."""
+
+    input: str
+    rows: int
+    cols: int
+    k: int
+    dtype: str = "float32"
+    largest: bool = True
+    columns: int = 1
+
+    @property
+    def elements(self) -> int:
+        return self.rows * self.cols
+
+    @property
+    def data_key(self) -> tuple[str, int, int, str, int]:
+        """Points with equal keys are timed on the same tensor."""
+        return (self.input, self.rows, self.cols, self.dtype, self.columns)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as fast `ours` is as the fastest of `base`, and what the authors found of that."""
+
+    ours: str
+    base: tuple[str, ...]
+    paper: tuple[float, float] | None = None  # their range
+    note: str = ""  # of what their range is
+    where: Mapping[str, object] = field(default_factory=dict)  # the points that it is about; default all
+
+
+@dataclass(frozen=True)
+class Figure:
+    """`points` are timed by papers.py; a figure without reads those of figures `of`, or of an ablation."""
+
+    name: str
+    paper: str
+    number: str
+    about: str
+    hardware: str
+    claim: str
+    differs: str  # what is not as in the paper, and why
+    contenders: tuple[str, ...] = ()
+    points: tuple[Point, ...] = ()
+    axis: str = "k"
+    ratios: tuple[Ratio, ...] = ()
+    duels: tuple[tuple[str, str], ...] = ()  # the page says where the first is faster than the second
+    of: tuple[str, ...] = ()
+    where: Mapping[str, object] = field(default_factory=dict)
+    study: str = ""  # of ablation.py
+
+
+@dataclass(frozen=True)
+class Method:
+    """What a paper describes, by its name there and here."""
+
+    paper: str
+    theirs: str
+    ours: str  # as the page writes it
+    files: str
+    contender: str  # whose wins are counted
+
+
+@dataclass(frozen=True)
+class Paper:
+    title: str
+    not_here: str  # its figures that are not rebuilt, and why
+
+
+def powers(*exponents: int) -> tuple[int, ...]:
+    return tuple(2**exponent for exponent in exponents)
+
+
+def cross(
+    inputs: Iterable[str],
+    rows: Iterable[int],
+    cols: Iterable[int],
+    ks: Iterable[int],
+    dtype: str = "float32",
+    largest: bool = True,
+    columns: Iterable[int] = (1,),
+) -> tuple[Point, ...]:
+    """Every combination with k <= cols."""
+    every = itertools.product(inputs, rows, cols, columns, ks)
+    return tuple(Point(name, r, c, k, dtype, largest, n) for name, r, c, n, k in every if k <= c)
+
+
+def quick(points: Sequence[Point]) -> list[Point]:
+    """Up to four small requests of the same kinds, for a machine without a GPU."""
+    ranks = {cols: rank for rank, cols in enumerate(sorted({point.cols for point in points}))}
+    small = [
+        replace(p, cols=512 << ranks[p.cols] % 3, k=min(p.k, 2 + p.k % 61), rows=min(p.rows, 3))
+        for p in points
+    ]
+    return list(dict.fromkeys(small))[:4]
