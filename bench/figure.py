@@ -44,14 +44,24 @@ class Ratio:
 
     ours: str
     base: tuple[str, ...]
-    paper: tuple[float, float] | None = None  # their range
+    paper: tuple[float | None, float] | None = None  # their range; without a lower end "up to"
     note: str = ""  # of what their range is
     where: Mapping[str, object] = field(default_factory=dict)  # the points that it is about; default all
 
 
 @dataclass(frozen=True)
+class Duel:
+    """Where is `first` faster than `second`, over k, and where was it in the paper?"""
+
+    first: str
+    second: str
+    paper: str = ""
+
+
+@dataclass(frozen=True)
 class Figure:
-    """`points` are timed by papers.py; a figure without reads those of figures `of`, or of an ablation."""
+    """`points` are timed by papers.py. A figure is of its own points, of those of the figures `of`, or of an
+    ablation."""
 
     name: str
     paper: str
@@ -59,12 +69,12 @@ class Figure:
     about: str
     hardware: str
     claim: str
-    differs: str  # what is not as in the paper, and why
+    differs: str = ""  # what is not as in the paper, and why, beyond what `Paper.here` says
     contenders: tuple[str, ...] = ()
     points: tuple[Point, ...] = ()
     axis: str = "k"
     ratios: tuple[Ratio, ...] = ()
-    duels: tuple[tuple[str, str], ...] = ()  # the page says where the first is faster than the second
+    duels: tuple[Duel, ...] = ()
     of: tuple[str, ...] = ()
     where: Mapping[str, object] = field(default_factory=dict)
     study: str = ""  # of ablation.py
@@ -84,6 +94,7 @@ class Method:
 @dataclass(frozen=True)
 class Paper:
     title: str
+    here: str  # what stands for what, in all its figures
     not_here: str  # its figures that are not rebuilt, and why
 
 
@@ -106,10 +117,11 @@ def cross(
 
 
 def quick(points: Sequence[Point]) -> list[Point]:
-    """Up to four small requests of the same kinds, for a machine without a GPU."""
+    """Four small requests at most, of kinds from all over the list, for a machine without a GPU."""
     ranks = {cols: rank for rank, cols in enumerate(sorted({point.cols for point in points}))}
     small = [
         replace(p, cols=512 << ranks[p.cols] % 3, k=min(p.k, 2 + p.k % 61), rows=min(p.rows, 3))
         for p in points
     ]
-    return list(dict.fromkeys(small))[:4]
+    distinct = list(dict.fromkeys(small))
+    return distinct[:: -(-len(distinct) // 4)]

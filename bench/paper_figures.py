@@ -15,7 +15,7 @@ the record is held against that. Of a contender's name:
 
 from __future__ import annotations
 
-from bench.figure import NARROW, REAL, THIRTY_BITS, Figure, Method, Paper, Point, Ratio, cross, powers
+from bench.figure import NARROW, REAL, THIRTY_BITS, Duel, Figure, Method, Paper, Point, Ratio, cross, powers
 
 LIBRARY = ("torch.topk", "torch.sort")
 OURS = ("air", "grid_select", "delegate", "bitonic", "sort", "split_bucket")
@@ -25,10 +25,19 @@ PAPERS = {
     "air": Paper(
         "J. Zhang, A. Naruse, X. Li and Y. Wang, *Parallel Top-K Algorithms on GPU: A Comprehensive Study "
         "and New Methods*, SC '23",
+        "Of the paper's eight rivals torch.topk (a radix select) and torch.sort (CUB's radix sort) stand "
+        "here, as the libraries that hold the others are not installed; the algorithms of the other papers "
+        "run in their best form. The largest elements are selected, in any order; the adversarial input has"
+        " the first 20 bits of all elements alike, as theirs.",
         "Figures 1 to 5 explain. Figure 8 and table 3 are profiles of single kernels of theirs.",
     ),
     "drtopk": Paper(
         "A. Gaihre and others, *Dr. Top-k: Delegate-Centric Top-k on GPUs*, SC '21",
+        "delegate.from_maxima is the paper's method with AIR's passes as its selections; "
+        "delegate.from_sample bounds the winners from a sample instead. The selections without delegates "
+        "are this project's AIR and bitonic top-k (k up to 256), which read the row fewer times than the "
+        "paper's; no bucket top-k is here. int32 stands for unsigned integers, which torch.topk does not "
+        "take.",
         "Figures 1 to 5, 8, 11 and 16 explain. Figure 12 is of a radix select that marks elements in place,"
         " which no kernel here does. Figure 22 turns delegate filtering off, which is not a switch here. "
         "Figure 23 compares two GPUs, figure 24 an algorithm on inverted lists; table 2 is of several GPUs "
@@ -37,12 +46,17 @@ PAPERS = {
     "bitonic": Paper(
         "A. Shanbhag, H. Pirk and S. Madden, *Efficient Top-K Query Processing on Massively Parallel "
         "Hardware*, SIGMOD '18",
+        "air.many_blocks stands for radix select, whose passes it fuses; split_bucket.radix for bucket "
+        "select; torch.sort for sorting. All return indices beside the values, where the paper's return "
+        "keys alone.",
         "Figures 1 to 7, 9 and 10 explain. Figure 8 varies the elements a thread, which are fixed here when"
         " the kernels are compiled, as its optimisations are. Figure 15 compares the GPU with a CPU. Figure"
         " 16 runs queries inside a database.",
     ),
     "split": Paper(
         "the split-bucket partition (SBP) model for top-K and selection on GPUs, 2024",
+        "air.many_blocks stands for TK_RdP, a radix partition by several kernels; the search tree over "
+        "several kernels (TK_StP) has no counterpart here, and torch.sort is the other yardstick.",
         "Figures 2 to 5, 7 and 8 explain. Figures 1 and 6 split a kernel's time into its phases, which here"
         " lie fused in one.",
     ),
@@ -66,12 +80,6 @@ METHODS = (
 
 _AIR_INPUTS = ("uniform", "normal", "twelve_bit_random")
 _AIR_CONTENDERS = ("auto", *OURS, *LIBRARY)
-_AIR_DIFFERS = (
-    "Of the paper's eight rivals torch.topk (a radix select) and torch.sort (CUB's radix sort) stand here, "
-    "as the libraries that hold the others are not installed; the algorithms of the other papers run in "
-    "their best form. The largest elements are selected, in any order; the adversarial input has the first "
-    "20 bits of all elements alike, as theirs."
-)
 # Table 2, "AIR Top-K vs. SOTA".
 _TABLE_2 = {
     (1, "uniform"): (1.62, 6.81),
@@ -88,24 +96,23 @@ _AIR = (
         "A100, CUDA 12.0",
         "Partition and sorting hardly depend on k while partial sorting slows down with it; GridSelect "
         "tends to be ahead of AIR below k = 256 by a little, and AIR is the fastest elsewhere.",
-        _AIR_DIFFERS,
-        _AIR_CONTENDERS,
-        cross(_AIR_INPUTS, (1,), powers(15, 20, 25, 30), powers(3, 5, 8, 11, 15, 20)),
+        contenders=_AIR_CONTENDERS,
+        points=cross(_AIR_INPUTS, (1,), powers(15, 20, 25, 30), powers(3, 5, 8, 11, 15, 20)),
         ratios=(Ratio("air", LIBRARY), Ratio("grid_select", LIBRARY), Ratio("auto", LIBRARY)),
-        duels=(("grid_select", "air"),),
+        duels=(Duel("grid_select", "air", "more often than not below k = 256"),),
     ),
     Figure(
         "air-7", "air", "Figure 7", "time over N, k = 32, 256 and 32768, one row and 100",
         "A100, CUDA 12.0",
         "AIR and GridSelect are far ahead of the older methods everywhere, of which the partitioning ones "
         "suffer under the adversarial input.",
-        _AIR_DIFFERS + " 100 rows go up to 2^23 elements each.",
+        "100 rows go up to 2^23 elements each.",
         _AIR_CONTENDERS,
         cross(_AIR_INPUTS, (1,), powers(11, 13, 17, 23, 27), powers(5, 8, 15))
         + cross(_AIR_INPUTS, (100,), powers(11, 15, 19, 23), powers(5, 8, 15)),
         axis="cols",
         ratios=(Ratio("air", LIBRARY), Ratio("grid_select", LIBRARY), Ratio("auto", LIBRARY)),
-        duels=(("grid_select", "air"),),
+        duels=(Duel("grid_select", "air", "in a few cases of small k"),),
     ),
     Figure(
         "air-table-2", "air", "Table 2", "how many times as fast AIR is as the best of the others",
@@ -127,8 +134,8 @@ _AIR = (
         "agree, and up to 6.53 times where the first 20 do.",
         "One row, k = 2048.",
         ratios=(
-            Ratio("on", ("off",), (1, 4.62), "10 bits", {"input": "ten_bit_prefix"}),
-            Ratio("on", ("off",), (1, 6.53), "20 bits", {"input": "twelve_bit_random"}),
+            Ratio("on", ("off",), (None, 4.62), "10 bits", {"input": "ten_bit_prefix"}),
+            Ratio("on", ("off",), (None, 6.53), "20 bits", {"input": "twelve_bit_random"}),
         ),
         axis="cols",
         study="adaptive",
@@ -140,8 +147,8 @@ _AIR = (
         "One row, k = 2048; besides uniform input, one whose winners have a digit to themselves, so that "
         "the first pass can be the last.",
         ratios=(
-            Ratio("on", ("off",), (1, 1.187), "uniform", {"input": "uniform"}),
-            Ratio("on", ("off",), None, "", {"input": "winners_share_a_digit"}),
+            Ratio("on", ("off",), (None, 1.187), "uniform", {"input": "uniform"}),
+            Ratio("on", ("off",), where={"input": "winners_share_a_digit"}),
         ),
         axis="cols",
         study="early_stop",
@@ -151,7 +158,7 @@ _AIR = (
         "A100, CUDA 12.0",
         "The shared queue makes GridSelect up to 1.28 times as fast as queues of single threads.",
         "One row of normal numbers.",
-        ratios=(Ratio("shared", ("a queue a thread",), (1, 1.28)),),
+        ratios=(Ratio("shared", ("a queue a thread",), (None, 1.28)),),
         axis="cols",
         study="queues",
     ),
@@ -162,7 +169,7 @@ _AIR = (
         "GridSelect is ahead of it up to k = 128 on A100 and H100, and up to k = 512 on the A10.",
         "The points of figure 6 at 2^30.",
         ratios=(Ratio("air", LIBRARY, (5, 5), "A100, H100"),),
-        duels=(("grid_select", "air"),),
+        duels=(Duel("grid_select", "air", "up to k = 128 on A100 and H100"),),
         of=("air-6",),
         where={"input": "uniform", "cols": 2**30},
     ),
@@ -178,7 +185,7 @@ _AIR = (
         cross((REAL,), (1,), powers(11, 13, 15, 17, 19), (10, 100), largest=False),
         axis="cols",
         ratios=(Ratio("air", LIBRARY), Ratio("grid_select", LIBRARY), Ratio("auto", LIBRARY)),
-        duels=(("grid_select", "air"),),
+        duels=(Duel("grid_select", "air", "for many N at k = 10, for none or few at k = 100"),),
     ),
 )  # fmt: skip
 
@@ -187,12 +194,6 @@ _AIR = (
 _DR_CONTENDERS = (
     "auto", "delegate.from_maxima", "delegate.from_sample", "air.many_blocks", "bitonic.many_blocks", *LIBRARY
 )  # fmt: skip
-_DR_DIFFERS = (
-    "delegate.from_maxima is the paper's method with AIR's passes as its selections; delegate.from_sample "
-    "bounds the winners from a sample instead. The selections without delegates are this project's AIR and "
-    "bitonic top-k (k up to 256), which read the row fewer times than the paper's; no bucket top-k is here."
-    " int32 stands for unsigned integers, which torch.topk does not take."
-)
 
 _DR = (
     Figure(
@@ -208,7 +209,7 @@ _DR = (
         "V100S",
         "Two delegates a subrange are best, up to 1.41 times as fast as one at k = 2^24 of 2^30.",
         "One row of 2^28 floats, with rule 4's subranges each.",
-        ratios=(Ratio("beta 2", ("beta 1",), (1, 1.41), "at k = 2^24"),),
+        ratios=(Ratio("beta 2", ("beta 1",), (None, 1.41), "at k = 2^24"),),
         study="beta",
     ),
     Figure(
@@ -223,7 +224,7 @@ _DR = (
         "V100S, CUDA 10.1",
         "At 2^30 elements delegates take radix top-k from 41.3 to 6.4 ms, bucket top-k from 38.4 to 7.0 and"
         " bitonic top-k from 127 to 7.0, where sorting takes 243; the gain grows with N.",
-        _DR_DIFFERS + " k = 256 too, where bitonic top-k serves it.",
+        "k = 256 too, where bitonic top-k serves it.",
         _DR_CONTENDERS,
         cross(("uniform",), (1,), powers(26, 28, 30), (256, 1024), "int32"),
         axis="cols",
@@ -243,8 +244,8 @@ _DR = (
         "V100S, CUDA 10.1",
         "Delegates make radix top-k 1.7 to 6.6 times as fast on uniform, 1.7 to 10 on normal and 1.1 to "
         "10.1 on customised input, the less the larger k is; bitonic top-k 1.1 to 473 times.",
-        _DR_DIFFERS + " Normal input is theirs (mean 10^8, deviation 10: some hundred values in all); for "
-        "the customised one, which is made against bucket top-k, 20 bits alike for all elements stand.",
+        "Normal input is theirs (mean 10^8, deviation 10: some hundred values in all); for the customised "
+        "one, which is made against bucket top-k, 20 bits alike for all elements stand.",
         _DR_CONTENDERS,
         cross(("uniform", NARROW, "twelve_bit_random"), (1,), (2**30,), powers(0, 5, 8, 15, 20, 24), "int32"),
         ratios=(
@@ -255,15 +256,15 @@ _DR = (
             Ratio("delegate.from_sample", ("air.many_blocks",)),
             Ratio("delegate.from_maxima", ("bitonic.many_blocks",), (1.1, 473), "k up to 2^24"),
         ),
-        duels=(("air.many_blocks", "delegate.from_maxima"),),
+        duels=(Duel("delegate.from_maxima", "air.many_blocks", "always"),),
     ),
     Figure(
         "drtopk-19", "drtopk", "Figure 19", "what delegates gain on real data",
         "V100S, CUDA 10.1; ANN_SIFT1B, ClueWeb09, TwitterCOVID-19",
         "On distances of SIFT vectors (2^29) delegates make radix, bucket and bitonic top-k 4.2, 3.3 and "
         "127.1 times as fast on average, on the two others of 2^30 more.",
-        _DR_DIFFERS + " The row is of the same patches as in figure 13 of AIR's paper: the squared "
-        "distances of as many queries to all of them as fill 2^28 elements, none twice.",
+        "The row is of the same patches as in figure 13 of AIR's paper: the squared distances of as many "
+        "queries to all of them as fill 2^28 elements, none twice.",
         _DR_CONTENDERS,
         cross((REAL,), (1,), (2**28,), powers(0, 5, 8, 11, 15, 20), largest=False),
         ratios=(
@@ -288,10 +289,6 @@ _DR = (
 _BITONIC_CONTENDERS = (
     "auto", "bitonic.many_blocks", "air.many_blocks", "split_bucket.radix", "per-thread", *LIBRARY
 )  # fmt: skip
-_BITONIC_DIFFERS = (
-    "air.many_blocks stands for radix select, whose passes it fuses; split_bucket.radix for bucket select; "
-    "torch.sort for sorting. All return indices beside the values, where the paper's return keys alone."
-)
 _BITONIC_KS = powers(3, 5, 7, 8, 10)
 
 _BITONIC = (
@@ -300,9 +297,8 @@ _BITONIC = (
         "GTX Titan X (Maxwell), CUDA 8.0",
         "Bitonic top-k beats the others up to k = 256 and radix select beyond, whatever the dtype; "
         "per-thread top-k rises steeply from k = 32 on.",
-        _BITONIC_DIFFERS,
-        _BITONIC_CONTENDERS,
-        cross(("uniform",), (1,), (2**29,), _BITONIC_KS)
+        contenders=_BITONIC_CONTENDERS,
+        points=cross(("uniform",), (1,), (2**29,), _BITONIC_KS)
         + cross(("uniform",), (1,), (2**29,), _BITONIC_KS, "int32")
         + cross(("uniform",), (1,), (2**28,), _BITONIC_KS, "float64"),
         ratios=(
@@ -310,37 +306,38 @@ _BITONIC = (
             Ratio("bitonic.many_blocks", ("per-thread",)),
             Ratio("bitonic.many_blocks", ("torch.sort",)),
         ),
-        duels=(("bitonic.many_blocks", "air.many_blocks"),),
+        duels=(Duel("bitonic.many_blocks", "air.many_blocks", "up to k = 256"),),
     ),
     Figure(
         "bitonic-12", "bitonic", "Figure 12", "increasing and bucket-killer input, 2^29 floats",
         "GTX Titan X (Maxwell), CUDA 8.0",
         "Bitonic top-k and sorting do not depend on the input; per-thread top-k is up to 3 times as slow on"
         " increasing input, and radix select as slow as sorting on the bucket killer.",
-        _BITONIC_DIFFERS,
-        _BITONIC_CONTENDERS,
-        cross(("increasing", "ones_with_four_outliers"), (1,), (2**29,), powers(3, 5, 8)),
+        differs="Uniform input, from figure 11, stands beside the two.",
+        contenders=_BITONIC_CONTENDERS,
+        points=cross(("increasing", "ones_with_four_outliers"), (1,), (2**29,), powers(3, 5, 8)),
+        of=("bitonic-11", "bitonic-12"),
+        where={"dtype": "float32"},
         ratios=(
-            Ratio("bitonic.many_blocks", ("air.many_blocks",), None, "", {"input": "increasing"}),
-            Ratio("bitonic.many_blocks", ("air.many_blocks",), None, "", {"input": "ones_with_four_outliers"}),
+            Ratio("bitonic.many_blocks", ("air.many_blocks",), where={"input": "increasing"}),
+            Ratio("bitonic.many_blocks", ("air.many_blocks",), where={"input": "ones_with_four_outliers"}),
             Ratio("air.many_blocks", ("torch.sort",), (1, 1), "bucket killer",
                   {"input": "ones_with_four_outliers"}),
         ),
-        duels=(("bitonic.many_blocks", "air.many_blocks"),),
+        duels=(Duel("bitonic.many_blocks", "air.many_blocks", "up to k = 256"),),
     ),
     Figure(
         "bitonic-13", "bitonic", "Figure 13", "time over N, k = 64",
         "GTX Titan X (Maxwell), CUDA 8.0",
         "Bitonic top-k and sorting grow in proportion to N; the selections flatten out below 2^24, where "
         "their prefix sums cost a constant.",
-        _BITONIC_DIFFERS,
-        _BITONIC_CONTENDERS,
-        cross(("uniform",), (1,), powers(21, 23, 25, 27, 29), (64,)),
+        contenders=_BITONIC_CONTENDERS,
+        points=cross(("uniform",), (1,), powers(21, 23, 25, 27, 29), (64,)),
         axis="cols",
         ratios=(Ratio("bitonic.many_blocks", ("air.many_blocks",)), Ratio("bitonic.many_blocks", LIBRARY)),
     ),
     Figure(
-        "bitonic-14", "bitonic", "Figure 14", "one to three key columns, and columns beside the key, 2^28 rows",
+        "bitonic-14", "bitonic", "Figure 14", "one to three keys, and columns beside the key, 2^28 rows",
         "GTX Titan X (Maxwell), CUDA 8.0",
         "Time grows in proportion to the bytes of the keys, and where radix select overtakes stays the "
         "same; wide payloads are better fetched at the end, by their ids, at next to no cost.",
@@ -375,9 +372,9 @@ _BITONIC = (
         ("per-thread", "bitonic.many_blocks"),
         cross(("uniform", "increasing", "decreasing"), (1,), (2**29,), powers(3, 5, 7)),
         ratios=(
-            Ratio("bitonic.many_blocks", ("per-thread",), None, "", {"input": "uniform"}),
-            Ratio("bitonic.many_blocks", ("per-thread",), None, "", {"input": "increasing"}),
-            Ratio("bitonic.many_blocks", ("per-thread",), None, "", {"input": "decreasing"}),
+            Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "uniform"}),
+            Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "increasing"}),
+            Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "decreasing"}),
         ),
     ),
 )  # fmt: skip
@@ -387,10 +384,6 @@ _BITONIC = (
 _SPLIT_CONTENDERS = (
     "auto", "TK_RdSP", "TK_StSP", "TK_StSPT", "TK_StSPTC", "air.many_blocks", *LIBRARY
 )  # fmt: skip
-_SPLIT_DIFFERS = (
-    "air.many_blocks stands for TK_RdP, a radix partition by several kernels; the search tree over several "
-    "kernels (TK_StP) has no counterpart here, and torch.sort is the other yardstick."
-)
 _RADIX = ("air.many_blocks",)
 _SELECTION_CONTENDERS = ("kth_value", "torch.kthvalue", "torch.sort")
 
@@ -401,16 +394,15 @@ _SPLIT = (
         "In one kernel, radix partition is 1.2 to 1.8 times as fast on the TU102 as in several and 2.0 to "
         "2.3 times on the A100; the search tree with both optimisations is 1.14 to 1.96 times as fast as "
         "without.",
-        _SPLIT_DIFFERS,
-        _SPLIT_CONTENDERS,
-        cross((THIRTY_BITS,), (1,), powers(21, 23, 25, 27, 29), (8,), "int32"),
+        contenders=_SPLIT_CONTENDERS,
+        points=cross((THIRTY_BITS,), (1,), powers(21, 23, 25, 27, 29), (8,), "int32"),
         axis="cols",
         ratios=(
             Ratio("TK_RdSP", _RADIX, (2.0, 2.3), "A100"),
             Ratio("TK_StSPTC", ("TK_StSP",), (1.14, 1.96), "TU102"),
             Ratio("TK_StSPTC", ("torch.sort",)),
         ),
-        duels=(("TK_StSPTC", "TK_RdSP"),),
+        duels=(Duel("TK_StSPTC", "TK_RdSP"),),
     ),
     Figure(
         "split-11", "split", "Figures 11 to 14", "time over k, 2^28 uniform integers below 2^30",
@@ -418,7 +410,7 @@ _SPLIT = (
         "The radix variant hardly depends on k, up to its limit of 128: 1.1 to 1.25 times as fast as in "
         "several kernels on the TU102, 2.0 to 2.3 on the A100; the control-flow optimisation pays for small"
         " k alone, below k = 16 on the A100 and 64 on the TU102.",
-        _SPLIT_DIFFERS + " k goes up to 1024.",
+        "k goes up to 1024.",
         _SPLIT_CONTENDERS,
         cross((THIRTY_BITS,), (1,), (2**28,), powers(1, 3, 5, 7, 10), "int32"),
         ratios=(
@@ -426,16 +418,15 @@ _SPLIT = (
             Ratio("TK_StSPTC", ("TK_StSP",)),
             Ratio("TK_StSPTC", ("torch.sort",)),
         ),
-        duels=(("TK_StSPTC", "TK_StSP"), ("TK_StSPTC", "TK_RdSP")),
+        duels=(Duel("TK_StSPTC", "TK_StSP", "below k = 16 on an A100"), Duel("TK_StSPTC", "TK_RdSP")),
     ),
     Figure(
         "split-15", "split", "Figure 15", "time over N, k = 8, bucket killer",
         "not said: TU102 or A100",
         "Split buckets lose less to the bucket killer: radix 2.6 to 4.3 times as fast as in several "
         "kernels, the search tree 1.9 to 4.9 times.",
-        _SPLIT_DIFFERS,
-        _SPLIT_CONTENDERS,
-        cross(("ones_with_four_outliers",), (1,), powers(21, 23, 25, 27, 29), (8,)),
+        contenders=_SPLIT_CONTENDERS,
+        points=cross(("ones_with_four_outliers",), (1,), powers(21, 23, 25, 27, 29), (8,)),
         axis="cols",
         ratios=(
             Ratio("TK_RdSP", _RADIX, (2.6, 4.3)),
@@ -447,8 +438,8 @@ _SPLIT = (
         "TU102; distances of ANN_SIFT1B",
         "On distances, which have many duplicates, radix split buckets are 1.03 to 1.3 times as fast as in "
         "several kernels, the search tree 1.4 to 1.86 times, and optimised 1.03 to 2.36.",
-        _SPLIT_DIFFERS + " The row is that of figure 19 of Dr. Top-k's paper: 2^28 squared distances of "
-        "patches, many of them equal.",
+        "The row is that of figure 19 of Dr. Top-k's paper: 2^28 squared distances of patches, many of them"
+        " equal.",
         _SPLIT_CONTENDERS,
         cross((REAL,), (1,), (2**28,), powers(1, 3, 5, 7), largest=False),
         ratios=(

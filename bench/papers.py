@@ -1,0 +1,508 @@
+"""The figures of the four papers that this project's algorithms are from, timed on the GPU at hand.
+
+    python bench/papers.py                             # all figures: bench/results/papers-<gpu>.jsonl
+    python bench/papers.py --figure air-6 air-7 --time-limit 60
+    python bench/papers.py --again --figure split-9    # times it anew; the later record stands
+    python bench/papers.py --device cpu --quick        # tiny requests: does the road work
+
+Figures and who is timed in them are in paper_figures.py. A run adds to the file what it does not hold yet,
+and gives each figure the same time, so one that is cut short leaves something of each and the next goes on.
+Timed as in timing.py, beside one read of the input, in few rounds; who takes more than 50 ms a call is spared
+at that point and at larger ones. Any order of the winners will do. What our operators return goes through
+the exact oracle, what torch returns is compared as values. Exit status 1 if one of ours fails or the device
+was lost. `python bench/papers_page.py` makes bench/results/papers.md of the records.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import functools
+import math
+import re
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import numpy as np
+import torch
+
+import torch_topk
+from bench import environment, papers_page, peers, report, shapes, timing
+from bench.bench_topk import contender_record, floor_contender, print_reasons
+from bench.figure import NARROW, REAL, THIRTY_BITS, Figure, Point, quick
+from bench.paper_figures import FIGURES, TIMED
+from bench.peers import NotOfferedError
+from bench.report import Record, size_text
+from bench.timing import Contender, Outputs, Timing
+from tests import inputs, oracle, study_library
+from torch_topk._libraries import why_no_cuda
+
+BUDGET_S = 0.02  # for one contender at a point, as in the plan's sweeps: three to five rounds
+ROUNDS = 5
+TIME_LIMIT_S = 150.0
+SLOW_US = 50_000.0
+PATCH = 8  # pixels, the side of a patch of the real data
+
+Call = Callable[[torch.Tensor], Any]
+GroupKey = tuple[str, int, int, str, int]
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+
+
+@functools.cache
+def patches() -> torch.Tensor:
+    """[531720, 192] uint8: every patch of 8 x 8 pixels of scikit-learn's two photographs, shuffled."""
+    from sklearn.datasets import load_sample_images
+
+    every = [
+        np.lib.stride_tricks.sliding_window_view(image, (PATCH, PATCH), axis=(0, 1)).reshape(-1, 3 * PATCH**2)
+        for image in load_sample_images().images
+    ]
+    order = np.random.default_rng(0).permutation(sum(map(len, every)))
+    return torch.from_numpy(np.concatenate(every)[order])
+
+
+def patch_distances(cols: int, device: torch.device) -> torch.Tensor:
+    """[1, cols] float32: squared distances of one patch to the first cols; of as many patches to all as make
+    a longer row. Integers below 2^24, so exact however they are computed."""
+    vectors = patches()[:cols].to(device).float()
+    norms = vectors.square().sum(1)
+    out = torch.empty(cols, device=device)
+    for i in range(math.ceil(cols / len(vectors))):
+        some = out[i * len(vectors) : (i + 1) * len(vectors)]
+        distances = norms - 2 * torch.mv(vectors, vectors[-1 - i]) + norms[-1 - i]
+        some.copy_(distances[: len(some)])
+    return out.view(1, cols)
+
+
+def make(point: Point, device: torch.device, seed: int = 1) -> torch.Tensor:
+    if point.input == REAL:
+        return patch_distances(point.cols, device)
+    dtype = getattr(torch, point.dtype)
+    if point.input == THIRTY_BITS:
+        return inputs.make("uniform", point.rows, point.cols, dtype, device, seed) & (2**30 - 1)
+    if point.input == NARROW:
+        x = inputs.make("normal", point.rows, point.cols, torch.float32, device, seed)
+        return (x * 10).round_().to(dtype).add_(10**8)
+    return inputs.make(point.input, point.rows, point.cols, dtype, device, seed)
+
+
+@dataclass
+class Data:
+    """A point's tensor, the copies that keep the cache cold, and the columns beside it."""
+
+    copies: list[torch.Tensor]
+    columns: list[torch.Tensor]
+
+    @property
+    def x(self) -> torch.Tensor:
+        return self.copies[0]
+
+
+def data_of(point: Point, device: torch.device) -> Data:
+    columns = [make(point, device, seed) for seed in range(2, 1 + point.columns)]
+    return Data(timing.copies_of(make(point, device)), columns)
+
+
+# --- contenders -----------------------------------------------------------------------------------
+
+# The split-bucket paper's variants, as options of `_split_bucket`.
+_SPLIT_BUCKET: dict[str, Record] = {
+    "TK_RdSP": {"rule": 1},
+    "TK_StSP": {"rule": 2, "task": False, "control_flow": False},
+    "TK_StSPT": {"rule": 2, "task": True, "control_flow": False},
+    "TK_StSPTC": {"rule": 2, "task": True, "control_flow": True},
+}
+
+
+def study_operator(name: str) -> Callable[..., Outputs]:
+    if not study_library.loaded:
+        raise NotOfferedError("needs CUDA and the study library: make study")
+    if not hasattr(torch.ops.gputopk, name):
+        raise NotOfferedError(f"the study library has no {name}")
+    return getattr(torch.ops.gputopk, name)
+
+
+def algorithm_number(name: str) -> int:
+    if name not in torch_topk.Algorithm.__members__:
+        raise NotOfferedError(f"no algorithm {name} here")
+    return int(torch_topk.Algorithm[name])
+
+
+def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
+    """A contender's call, by its name in paper_figures.py, for the k-th alone if `selection`; raises
+    NotOfferedError."""
+    k, largest = point.k, point.largest
+    if name == "torch.topk":
+        return lambda x: torch.topk(x, k, -1, largest, False)
+    if name == "torch.sort":
+        first = k - 1 if selection else 0
+
+        def sort(x: torch.Tensor) -> Outputs:
+            values, indices = torch.sort(x, descending=largest)
+            return values[..., first:k], indices[..., first:k]
+
+        return sort
+    if name == "torch.kthvalue":
+        rank = point.cols - k + 1 if largest else k
+        return lambda x: torch.kthvalue(x, rank, -1, True)
+    if name == "kth_value":
+        return lambda x: torch_topk.kth_value(x, k, -1, largest)
+    if name.endswith(" + gather"):
+        topk = call_of(name.removesuffix(" + gather"), point, data, selection)
+
+        def gather(x: torch.Tensor) -> Any:
+            values, indices = topk(x)
+            return values, indices, *(column.gather(-1, indices) for column in data.columns)
+
+        return gather
+    if name == "topk_where":
+        if not hasattr(torch_topk, "topk_where"):
+            raise NotOfferedError("no topk_where here")
+        return lambda x: torch_topk.topk_where((x, *data.columns), None, k, largest=largest, order="any")
+    if name == "per-thread":
+        per_thread = study_operator("_per_thread_topk")
+        return lambda x: per_thread(x, k, largest, False)
+    if name in _SPLIT_BUCKET:
+        split_bucket, options = study_operator("_split_bucket"), _SPLIT_BUCKET[name]
+        return lambda x: split_bucket(x, k, largest, False, **options)
+    if "." in name:
+        form = study_operator("_form")
+        return lambda x: form(x, k, name, largest, False)
+    number = algorithm_number(name)
+    return lambda x: torch.ops.gputopk.topk(x, k, -1, largest, False, algorithm=number)
+
+
+class TooSlowError(Exception):
+    """A call took longer than SLOW_US: not worth a figure's time."""
+
+
+def watched(call: Call, device: torch.device) -> Call:
+    """The call, giving up if its second time, when all is loaded, takes too long."""
+    times = 0
+
+    def run(x: torch.Tensor) -> Any:
+        nonlocal times
+        times += 1
+        if times != 2:
+            return call(x)
+        start = time.perf_counter()
+        outputs = call(x)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        us = 1e6 * (time.perf_counter() - start)
+        if us > SLOW_US:
+            raise TooSlowError(f"more than {SLOW_US / 1e3:g} ms a call")
+        return outputs
+
+    return run
+
+
+def first_two(outputs: Any) -> Outputs:
+    """Values of the first key and indices, of whatever a contender returns."""
+    values, indices = outputs[:2]
+    return (values[0] if isinstance(values, tuple) else values), indices
+
+
+class Spared:
+    """Who was too slow, and from which size on. Reads what has been recorded."""
+
+    def __init__(self) -> None:
+        self._from: dict[tuple[str, str, str, str], list[tuple[int, int]]] = defaultdict(list)
+
+    def learn(self, record: Record) -> None:
+        for c in record["contenders"]:
+            if c["us"] is None and c["reason"].startswith("more than"):
+                key = (record["figure"], c["name"], record["input"], record["dtype"])
+                self._from[key].append((record["rows"] * record["cols"], record["k"]))
+
+    def reason(self, figure: str, name: str, point: Point) -> str | None:
+        for elements, k in self._from[figure, name, point.input, point.dtype]:
+            if point.elements >= elements and point.k >= k:
+                where = f"{size_text(elements)} elements, k {size_text(k)}"
+                return f"more than {SLOW_US / 1e3:g} ms a call at {where}"
+        return None
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def kth_problem(outputs: Outputs, x: torch.Tensor, point: Point) -> str | None:
+    """What is wrong with a k-th element of one row: k - 1 elements are better, or equal and before it."""
+    value, index = (output.reshape(()) for output in outputs)
+    row, at = x[0], int(index)
+    if not 0 <= at < point.cols or not bool(row[at] == value):
+        return f"index {at} does not hold the value"
+    better = (row > value) if point.largest else (row < value)
+    before = int(better.sum()) + int((row[:at] == value).sum())
+    return None if before == point.k - 1 else f"{before} elements come before it, not {point.k - 1}"
+
+
+def several_keys_problem(outputs: Outputs, data: Data, point: Point) -> str | None:
+    """The same for the k best by several keys: candidates by the first are put in order one by one."""
+    first = data.x[0]
+    least = first.topk(point.k, largest=point.largest).values[-1]
+    at = (first >= least if point.largest else first <= least).nonzero().flatten()
+    keys = [column[0][at].tolist() for column in (data.x, *data.columns)]
+    sign = -1 if point.largest else 1
+    ranked = sorted(zip(*([sign * key for key in column] for column in keys), at.tolist(), strict=True))
+    want = sorted(entry[-1] for entry in ranked[: point.k])
+    return None if want == sorted(outputs[1][0].tolist()) else "not the best by all keys"
+
+
+def as_set(indices: torch.Tensor) -> torch.Tensor:
+    return indices.sort(-1).values
+
+
+def verify(timings: dict[str, Timing], data: Data, point: Point, selection: bool) -> dict[str, str | None]:
+    """For every contender with outputs what is wrong with them. Ours must be the same set: one is proved."""
+    problems: dict[str, str | None] = {}
+    proved: Outputs | None = None
+    request = shapes.Point(point.rows, point.cols, point.k, dtype=point.dtype, largest=point.largest)
+    for name, timed in sorted(timings.items(), key=lambda item: item[0].startswith("torch")):
+        outputs = timed.outputs
+        if outputs is None:
+            continue
+        if selection:
+            ours = not name.startswith("torch")
+            value = (outputs[0], outputs[1])
+            problems[name] = kth_problem(value, data.x, point) if ours else None
+            if ours:
+                proved = value
+            elif proved is not None and not torch.equal(outputs[0].flatten(), proved[0].flatten()):
+                problems[name] = "another value"
+        elif name == "topk_where" and point.columns > 1:
+            problems[name] = several_keys_problem(outputs, data, point)
+        elif name.startswith("torch"):
+            if proved is not None:
+                problems[name] = peers.values_problem(outputs, proved[0], data.x, request)
+        elif proved is None:
+            problems[name] = oracle.device_problem(outputs, data.x, point.k, point.largest, False)
+            proved = outputs if problems[name] is None else None
+        elif not torch.equal(as_set(outputs[1]), as_set(proved[1])):
+            problems[name] = "another set than the exact one"
+        else:
+            problems[name] = None if torch.equal(data.x.gather(1, outputs[1]), outputs[0]) else "other values"
+    return problems
+
+
+# --- one point ------------------------------------------------------------------------------------
+
+
+def run_point(figure: Figure, point: Point, data: Data, spared: Spared) -> Record:
+    device = data.x.device
+    selection = "kth_value" in figure.contenders
+    contenders, absent = [floor_contender(data.x)], {}
+    for name in figure.contenders:
+        try:
+            if (reason := spared.reason(figure.name, name, point)) is not None:
+                raise TooSlowError(reason)
+            call = watched(call_of(name, point, data, selection), device)
+            contenders.append(Contender(name, call, export=first_two, eager=False))
+        except (NotOfferedError, TooSlowError) as error:
+            absent[name] = str(error)
+    measured = timing.measure(contenders, data.copies, BUDGET_S)
+    timings = {c.name: t for c, t in zip(contenders, measured, strict=True)}
+    floor_us = timings["floor"].us
+    problems = verify(timings, data, point, selection)
+    records = []
+    for name, t in timings.items():
+        record = contender_record(name, t, floor_us, None)
+        if name in problems:
+            record |= {"verified": problems[name] is None, "problem": problems[name]}
+        records.append(record)
+    records += [{"name": name, "us": None, "reason": reason} for name, reason in absent.items()]
+    record = {"kind": "paper", "figure": figure.name, "axis": figure.axis, **dataclasses.asdict(point)}
+    return {**record, "floor_us": floor_us, "contenders": records, "failures": failures_of(records)}
+
+
+def failures_of(records: Sequence[Record]) -> list[str]:
+    wrong = (c for c in records if c.get("verified") is False and not c["name"].startswith("torch"))
+    return [f"{c['name']}: {c['problem']}" for c in wrong]
+
+
+# --- the run --------------------------------------------------------------------------------------
+
+
+def group(points: Sequence[Point]) -> list[list[Point]]:
+    """The points on the same data, smaller data first."""
+    groups: dict[GroupKey, list[Point]] = defaultdict(list)
+    for point in points:
+        groups[point.data_key].append(point)
+    return sorted(groups.values(), key=lambda some: some[0].elements * some[0].columns)
+
+
+@dataclass
+class Run:
+    records: list[Record] = field(default_factory=list)
+    without_data: list[str] = field(default_factory=list)
+    stopped_by: str | None = None
+    broken: bool = False  # by an error that no contender survives
+
+
+def run_figures(
+    todo: dict[str, list[Point]],
+    device: torch.device,
+    time_limit: float,
+    spared: Spared,
+    out: report.JsonLines,
+) -> Run:
+    """Always the figure that has had the least time goes on with its next data."""
+    run = Run()
+    left = {name: group(points) for name, points in todo.items()}
+    spent = dict.fromkeys(todo, 0.0)
+    progress = report.Progress(sum(map(len, todo.values())))
+    start = time.monotonic()
+    text = ""
+    try:
+        while any(left.values()) and run.stopped_by is None:
+            name = min((n for n in left if left[n]), key=lambda n: spent[n])
+            points = left[name].pop(0)
+            began = time.monotonic()
+            if device.type == "cuda":
+                torch.cuda.empty_cache()
+            try:
+                data = data_of(points[0], device)
+            except (ImportError, torch.OutOfMemoryError) as error:
+                run.without_data.append(f"{name}: no {points[0].input}: {timing.one_line(error)}")
+                continue
+            for point in points:
+                if time.monotonic() - start > time_limit:
+                    run.stopped_by = f"the time limit of {time_limit:g} s"
+                    break
+                text = f"{name} {papers_page.describe(dataclasses.asdict(point))}"
+                progress.show(text)
+                record = run_point(FIGURES[name], point, data, spared)
+                spared.learn(record)
+                run.records.append(record)
+                out.write(record)
+                progress.advance()
+            del data  # before the next is made
+            spent[name] += time.monotonic() - began
+    except KeyboardInterrupt:
+        run.stopped_by = "the keyboard"
+    except RuntimeError as error:
+        run.stopped_by, run.broken = f"an error at {text}: {timing.one_line(error)}", True
+    progress.close()
+    return run
+
+
+def name_of(device: torch.device) -> str:
+    """h200 of "NVIDIA H200", h100 of "NVIDIA H100 80GB HBM3"; cpu."""
+    if device.type != "cuda":
+        return device.type
+    words = re.split(r"[ -]", torch.cuda.get_device_name(device).lower())
+    return next((word for word in words if any(c.isdigit() for c in word)), words[-1])
+
+
+def recorded(path: Path, device: torch.device, quickly: bool) -> list[Record]:
+    """What the file holds; ValueError says why nothing can be added to it."""
+    if not path.exists():
+        return []
+    records = report.read(path)
+    for header in (r for r in records if r["kind"] == "header"):
+        here = torch.cuda.get_device_name(device) if device.type == "cuda" else None
+        if header.get("gpu") != here or header.get("device") != device.type:
+            raise ValueError(f"{path} is of {header.get('gpu') or header.get('device')}, not of this device")
+        if header.get("quick", False) != quickly:
+            raise ValueError(f"{path} was written {'with' if header.get('quick') else 'without'} --quick")
+    return [r for r in records if r["kind"] == "paper"]
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--figure", nargs="+", choices=TIMED, metavar="NAME", default=list(TIMED),
+                        help=f"of {', '.join(TIMED)}; default: all")  # fmt: skip
+    parser.add_argument("--again", action="store_true", help="time anew what the file holds already")
+    parser.add_argument("--quick", action="store_true", help="a few tiny requests of each figure")
+    parser.add_argument("--device", type=torch.device, default=torch.device("cuda"))
+    parser.add_argument("--time-limit", type=float, metavar="S", default=TIME_LIMIT_S,
+                        help="start no point after so many seconds (default %(default)g)")  # fmt: skip
+    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/papers-<gpu>.jsonl")
+    parser.add_argument("--plot", action="store_true", help="draw the plots as well (matplotlib)")
+    options = parser.parse_args(arguments)
+    if options.device.type == "cuda" and (missing := why_no_cuda()):
+        parser.error(f"--device {options.device}: {missing}")
+    if options.device.type != "cuda" and not options.quick:
+        parser.error(f"--device {options.device}: the papers' sizes are for GPUs; elsewhere say --quick")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_arguments(arguments)
+    device = options.device
+    if device.type == "cuda":
+        device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
+        torch.cuda.set_device(device)
+    path = options.output or environment.ROOT / "bench" / "results" / f"papers-{name_of(device)}.jsonl"
+    try:
+        before = recorded(path, device, options.quick)
+    except ValueError as error:
+        print(f"nothing timed: {error}")
+        return 1
+    done = set() if options.again else {papers_page.key_of(record) for record in before}
+    todo: dict[str, list[Point]] = {}
+    for name in dict.fromkeys(options.figure):
+        points = quick(FIGURES[name].points) if options.quick else FIGURES[name].points
+        todo[name] = [
+            p for p in points if papers_page.key_of({"figure": name, **dataclasses.asdict(p)}) not in done
+        ]
+    count = sum(map(len, todo.values()))
+    if not count:
+        print(f"nothing to time: {path} holds all of it; --again times it anew")
+        return 1
+    timing.ROUNDS = ROUNDS
+    more = {"sm_khz": torch.cuda.get_device_properties(device).clock_rate} if device.type == "cuda" else {}
+    out = report.JsonLines(path, append=bool(before))
+    out.write(
+        environment.header(device, options.commit, set="papers", quick=options.quick, points=count, **more)
+    )
+    spared = Spared()
+    for record in () if options.again else before:
+        spared.learn(record)
+    start = time.monotonic()
+    run = run_figures(todo, device, options.time_limit, spared, out)
+    failed = [f"{r['figure']} {papers_page.describe(r)}, {f}" for r in run.records for f in r["failures"]]
+    summary = {
+        "kind": "summary",
+        "points": len(run.records),
+        "not_run": count - len(run.records),
+        "stopped_by": run.stopped_by,
+        "without_data": run.without_data,
+        "failed": failed,
+        "seconds": round(time.monotonic() - start, 1),
+    }
+    out.write(summary)
+    out.close()
+    for name in todo:
+        some = [record for record in run.records if record["figure"] == name]
+        if some:
+            print(f"\n{name}: us\n{report.table(*papers_page.times_table(FIGURES[name], some))}")
+    print_reasons(run.records)
+    print(f"\n{len(run.records)} points in {summary['seconds']:g} s, added to {path}")
+    if summary["not_run"]:
+        why = run.stopped_by or "; ".join(run.without_data)
+        print(f"{summary['not_run']} of {count} points were not run: {why}")
+    print(f"the page: python bench/papers_page.py {path}")
+    if options.plot:
+        from bench import plot
+
+        plot.plot_file(path)
+    for failure in failed:
+        print(f"FAILED verification: {failure}")
+    return 1 if failed or run.broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
