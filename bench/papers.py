@@ -262,24 +262,32 @@ def as_set(indices: torch.Tensor) -> torch.Tensor:
     return indices.sort(-1).values
 
 
-def verify(timings: dict[str, Timing], data: Data, point: Point, selection: bool) -> dict[str, str | None]:
-    """For every contender with outputs what is wrong with them. Ours must be the same set: one is proved."""
+def ours_first(timings: dict[str, Timing]) -> list[tuple[str, Outputs]]:
+    """Who has outputs, torch's own functions last."""
+    names = sorted(timings, key=lambda name: name.startswith("torch"))
+    return [(name, outputs) for name in names if (outputs := timings[name].outputs) is not None]
+
+
+def verify_kth(timings: dict[str, Timing], data: Data, point: Point) -> dict[str, str | None]:
+    """What is wrong with each k-th element; torch's may be any of those that are equal to ours."""
+    problems: dict[str, str | None] = {}
+    ours: torch.Tensor | None = None
+    for name, outputs in ours_first(timings):
+        if not name.startswith("torch"):
+            problems[name] = kth_problem(outputs, data.x, point)
+            ours = outputs[0] if problems[name] is None else ours
+        elif ours is not None:
+            problems[name] = None if torch.equal(outputs[0], ours) else "another value"
+    return problems
+
+
+def verify(timings: dict[str, Timing], data: Data, point: Point) -> dict[str, str | None]:
+    """What is wrong with each one's winners. Ours must all be the same set: one is proved."""
     problems: dict[str, str | None] = {}
     proved: Outputs | None = None
     request = shapes.Point(point.rows, point.cols, point.k, dtype=point.dtype, largest=point.largest)
-    for name, timed in sorted(timings.items(), key=lambda item: item[0].startswith("torch")):
-        outputs = timed.outputs
-        if outputs is None:
-            continue
-        if selection:
-            ours = not name.startswith("torch")
-            value = (outputs[0], outputs[1])
-            problems[name] = kth_problem(value, data.x, point) if ours else None
-            if ours:
-                proved = value
-            elif proved is not None and not torch.equal(outputs[0].flatten(), proved[0].flatten()):
-                problems[name] = "another value"
-        elif name == "topk_where" and point.columns > 1:
+    for name, outputs in ours_first(timings):
+        if name == "topk_where" and point.columns > 1:
             problems[name] = several_keys_problem(outputs, data, point)
         elif name.startswith("torch"):
             if proved is not None:
@@ -312,7 +320,7 @@ def run_point(figure: Figure, point: Point, data: Data, spared: Spared) -> Recor
     measured = timing.measure(contenders, data.copies, BUDGET_S)
     timings = {c.name: t for c, t in zip(contenders, measured, strict=True)}
     floor_us = timings["floor"].us
-    problems = verify(timings, data, point, selection)
+    problems = (verify_kth if selection else verify)(timings, data, point)
     records = []
     for name, t in timings.items():
         record = contender_record(name, t, floor_us, None)
@@ -343,7 +351,7 @@ def group(points: Sequence[Point]) -> list[list[Point]]:
 @dataclass
 class Run:
     records: list[Record] = field(default_factory=list)
-    without_data: list[str] = field(default_factory=list)
+    without_data: list[str] = field(default_factory=list)  # what could not be made, or did not fit
     stopped_by: str | None = None
     broken: bool = False  # by an error that no contender survives
 
@@ -380,7 +388,11 @@ def run_figures(
                     break
                 text = f"{name} {papers_page.describe(dataclasses.asdict(point))}"
                 progress.show(text)
-                record = run_point(FIGURES[name], point, data, spared)
+                try:
+                    record = run_point(FIGURES[name], point, data, spared)
+                except torch.OutOfMemoryError as error:
+                    run.without_data.append(f"{text}: {timing.one_line(error)}")
+                    continue
                 spared.learn(record)
                 run.records.append(record)
                 out.write(record)
@@ -463,11 +475,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nothing to time: {path} holds all of it; --again times it anew")
         return 1
     timing.ROUNDS = ROUNDS
-    more = {"sm_khz": torch.cuda.get_device_properties(device).clock_rate} if device.type == "cuda" else {}
     out = report.JsonLines(path, append=bool(before))
-    out.write(
-        environment.header(device, options.commit, set="papers", quick=options.quick, points=count, **more)
-    )
+    out.write(environment.header(device, options.commit, set="papers", quick=options.quick, points=count))
     spared = Spared()
     for record in () if options.again else before:
         spared.learn(record)

@@ -119,7 +119,7 @@ def where_text(where: object) -> str:
 def ratio_line(ratio: Ratio, records: Sequence[Record]) -> str:
     """A sentence on how many times as fast, with the paper's range."""
     where = where_text(ratio.where)
-    base = " or ".join(f"`{name}`" for name in ratio.base)
+    base = " and ".join(f"`{name}`" for name in ratio.base)
     best = "the faster of " if len(ratio.base) > 1 else ""
     text = f"{where}: " if where else ""
     text += f"`{ratio.ours}` against {best}{base}: "
@@ -211,10 +211,10 @@ def missing_lines(figure: Figure, records: Sequence[Record]) -> list[str]:
 
 def model_lines(records: Sequence[Record], data: Data) -> list[str]:
     """The cost model's times beside the measured ones."""
-    header = next((h for h in data.headers if h.get("set") == "papers" and h.get("sm_khz")), None)
+    header = next((h for h in data.headers if h.get("set") == "papers" and h.get("sm_mhz")), None)
     if header is None:
         return ["The record does not tell the GPU's clock, which the model needs."]
-    shared_rate = header["sms"] * SHARED_BYTES_PER_CLOCK * header["sm_khz"] / 1e3
+    shared_rate = header["sms"] * SHARED_BYTES_PER_CLOCK * header["sm_mhz"]
     rows, rates = [], []
     for record in sorted(records, key=lambda r: r["k"]):
         size = record["cols"] * 4
@@ -319,11 +319,11 @@ def figure_lines(figure: Figure, data: Data) -> list[str]:
 def wins_text(method: Method, data: Data) -> str:
     """At how many points the method is the fastest, and of what sizes those are."""
     if method.contender in OURS:
-        records = [r for name in ("air-6", "air-7") for r in data.points.get(name, [])]
-        rivals, among = OURS, "algorithms here at figures 6 and 7 of AIR's paper"
+        figures, rivals, among = ("air-6", "air-7"), OURS, "algorithms"
     else:
-        records = [r for name in ("split-17", "split-19") for r in data.points.get(name, [])]
+        figures = ("split-17", "split-19")
         rivals, among = (method.contender, "torch.kthvalue", "torch.sort"), "ways to the k-th element"
+    records = [record for name in figures for record in data.points.get(name, [])]
     held = [r for r in records if us_of(r, method.contender) is not None]
     if not held:
         return "not measured"
@@ -332,7 +332,7 @@ def wins_text(method: Method, data: Data) -> str:
         times = {name: us for name in rivals if (us := us_of(record, name)) is not None}
         if min(times, key=times.__getitem__) == method.contender:
             won.append(record)
-    text = f"fastest of the {among} at {len(won)} of {len(held)} points"
+    text = f"fastest of the {among} at {len(won)} of {len(held)} points of {' and '.join(figures)}"
     for rows in sorted({r["rows"] for r in won}):
         some = [r for r in won if r["rows"] == rows]
         ends = {axis: [f(r[axis] for r in some) for f in (min, max)] for axis in ("cols", "k")}

@@ -29,7 +29,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import report
+from bench import papers_page, report
 from bench.report import Record, size_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -487,7 +487,7 @@ def _plot_paper(plt: Any, records: Sequence[Record], header: Record, path: Path)
         texts = {
             "rows": f"rows {record['rows']}",
             "cols": f"cols {size_text(record['cols'])}",
-            "k": f"k {size_text(record['k'])}",
+            "k": "k cols / 2" if 2 * record["k"] == record["cols"] else f"k {size_text(record['k'])}",
         }
         texts.pop(over, None)
         groups[f"{record['input']} {record['dtype']}\n{', '.join(texts.values())}"].append(record)
@@ -538,11 +538,7 @@ def plot_file(path: Path, folder: Path | None = None) -> None:
     for record in records:
         if record["kind"] == "ablation":
             studies[record["study"]].append(record)
-    figures: dict[str, list[Record]] = defaultdict(list)
-    for record in records:
-        if record["kind"] == "paper":
-            figures[record["figure"]].append(record)
-    for figure, some in figures.items():
+    for figure, some in papers_page.read([path]).points.items():
         _plot_paper(plt, some, header, Path(f"{stem}-{figure}.png"))
     for study, some in studies.items():
         _plot_ablation(plt, some, header, Path(f"{stem}-{study}.png"))
