@@ -104,7 +104,7 @@ class Operators:
         self.algorithms = (
             ("auto",)
             if device == "cpu"
-            else ("auto", "auto", "air", "grid_select", "delegate", "bitonic", "sort")
+            else ("auto", "auto", "air", "grid_select", "delegate", "bitonic", "split_bucket", "sort")
         )
         self.most = 3000 if device == "cpu" else 70000
         self.calls = 24 if device == "cpu" else 96
@@ -188,7 +188,7 @@ class Emulated:
             options["form"] = rng.choice(self.forms)
             options.update(forms.overrides_of(options["form"], rng))
         elif rng.random() < 0.5:
-            options["algorithm"] = rng.choice(("air", "grid_select", "delegate", "bitonic", "sort"))
+            options["algorithm"] = rng.choice(ALGORITHMS[1:])
         if options.get("form") == "delegate.from_sample":  # a sample takes so many bytes of a row
             rows, cols = 1, 70000 // dtype.itemsize + rng.randint(0, 20000)
         options["sm_count"] = rng.randint(1, 6)

@@ -44,6 +44,8 @@ class Algorithm(IntEnum):
     """A bound first, from maxima of parts of the row (Dr. Top-k): long rows."""
     bitonic = 4
     """Sorting networks: short rows and small k."""
+    split_bucket = 5
+    """Tiles of the row reduced on chip, and reduced again until one is left (split-bucket): k to 1024."""
     sort = 6
     """A sort of the whole row: k from an eighth of its length."""
 

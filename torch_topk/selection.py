@@ -18,6 +18,9 @@ from .ops import topk
 
 __all__ = ["KthValue", "keep_topk", "keep_topk_", "kth_value", "topk_mask"]
 
+# Winners that a selection puts in order as cheaply as it finds the worst of them.
+_MOST_IN_ORDER = 4096
+
 
 class KthValue(NamedTuple):
     """What ``kth_value`` returns."""
@@ -240,6 +243,8 @@ def _kth_index(
     """Where the k-th element of the last dimension is, int64 [..., 1]; -1 where a row has none."""
     rows = rows.detach()
     if not isinstance(k, Tensor) and lengths is None:
+        if k <= _MOST_IN_ORDER:
+            return topk(rows, k, largest=largest, magnitude=magnitude).indices[..., -1:]
         winners = topk(rows, k, largest=largest, sorted=False, magnitude=magnitude)
         # The worst of them; of equal ones the last.
         worst = topk(winners.values, 1, largest=not largest, magnitude=magnitude).values

@@ -131,6 +131,35 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
   });
 }
 
+std::tuple<Tensor, Tensor> split_bucket_study(Tensor self, int64_t k, bool largest, bool sorted, int64_t rule,
+                                              int64_t tile, int64_t cutoff, bool task, bool control_flow) {
+  namespace split_bucket = cuda::split_bucket;
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  request.algorithm = Algorithm::kSplitBucket;
+  check_cuda_algorithm(request);
+  check(rule >= 0 && rule <= 2, "gputopk::_split_bucket: rule must be in [0, 2], but is ", rule);
+  const cuda::Device device = device_of(self.get_device_index());
+  split_bucket::Study study;
+  study.one_tree_a_row = task;
+  study.best_buckets_first = control_flow;
+  study.cutoff = static_cast<int>(cutoff);
+  if (tile != 0) {
+    const int64_t per_thread = split_bucket::row_tile(request.problem, {1, 0});
+    check(tile > 0 && tile <= INT32_MAX && tile % per_thread == 0,
+          "gputopk::_split_bucket: tile must be a multiple of ", per_thread, ", or 0, but is ", tile);
+    study.threads = static_cast<int>(tile / per_thread);
+  }
+  const split_bucket::Tree tree = split_bucket::Tree::plan(request.problem, device, study);
+  const char* reason = request.empty() ? nullptr : split_bucket::unfit_reason(request.problem, tree.split);
+  check(reason == nullptr, "gputopk::_split_bucket: tile ", tile, " and cutoff ", cutoff, " with k ", k,
+        " cannot be: ", reason);
+  return run_study(request, [&]() -> cuda::Config {
+    if (rule == 1) return split_bucket::Radix::plan(request.problem, device, study);
+    if (rule == 2) return tree;
+    return cuda::make_plan(request.problem, device, Algorithm::kSplitBucket).config;
+  });
+}
+
 // One form of the plan's list, by its name, wherever it can run.
 std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, bool largest, bool sorted,
                                       bool magnitude) {
@@ -179,6 +208,12 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
       "_grid_select(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int blocks=0, int "
       "threads=0, "
       "bool thread_queues=False, int form=0) -> (Tensor values, Tensor indices)");
+  // The same of split-bucket: rule 1 has buckets by digits, 2 by a search tree; a tile has so many elements of
+  // the row, and hands on `cutoff` entries. Without `task` every tile builds its own tree, without
+  // `control_flow` all its buckets are counted.
+  m.def(
+      "_split_bucket(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int rule=0, int tile=0, "
+      "int cutoff=0, bool task=True, bool control_flow=True) -> (Tensor values, Tensor indices)");
   // Any form of the plan's list, by the name that `_forms` gives it.
   m.def(
       "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
@@ -193,6 +228,7 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("_air", TORCH_BOX(&air_study));
   m.impl("_delegate", TORCH_BOX(&delegate_study));
   m.impl("_grid_select", TORCH_BOX(&grid_select_study));
+  m.impl("_split_bucket", TORCH_BOX(&split_bucket_study));
   m.impl("_form", TORCH_BOX(&form_study));
   m.impl("_read_floor", TORCH_BOX(&read_floor));
 }

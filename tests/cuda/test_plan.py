@@ -16,7 +16,7 @@ from tests import delegate_model, oracle, tuning
 
 plan = torch.ops.gputopk._plan
 topk = torch.ops.gputopk.topk
-NOT_YET = [("split_bucket", 5)]
+REFUSING = [("bitonic", 4, 257), ("split_bucket", 5, 1025), ("grid_select", 2, 4097)]
 AIR = int(torch_topk.Algorithm.air)
 BITONIC = int(torch_topk.Algorithm.bitonic)
 DELEGATE = int(torch_topk.Algorithm.delegate)
@@ -78,12 +78,13 @@ def test_the_plan_of_another_dim_is_that_of_its_rows(dim):
     assert plan(tensor, 9, dim).split(":")[0] == plan(meta(rows, cols), 9).split(":")[0]
 
 
-@pytest.mark.parametrize(("name", "number"), NOT_YET)
+@pytest.mark.parametrize(("name", "number", "k"), REFUSING)
 @pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
-@pytest.mark.parametrize(("rows", "k"), [(3, 5), (3, 0), (0, 5)])
+@pytest.mark.parametrize("rows", [3, 0])
 def test_an_algorithm_that_cannot_serve_is_refused_with_its_reason(call, name, number, rows, k):
+    call(meta(rows, 5000), k - 1, algorithm=number)
     with pytest.raises(RuntimeError) as caught:
-        call(meta(rows, 4096), k, algorithm=number)
+        call(meta(rows, 5000), k, algorithm=number)
     message = str(caught.value)
     assert name in message and "topk" in message
     assert len(message.splitlines()[0]) > len(name) + 20, f"no reason: {message}"

@@ -167,6 +167,29 @@ cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device&
   return config;
 }
 
+template <class Form>
+Form split_bucket_config(const Problem& problem, const cuda::Device& device, Taken& take) {
+  namespace split_bucket = cuda::split_bucket;
+  require(Form::serves(problem, device), "so large a k");
+  split_bucket::Study study;
+  study.threads = static_cast<int>(take("threads", 0));
+  study.cutoff = static_cast<int>(take("cutoff", 0));
+  study.one_tree_a_row = take("one_tree_a_row", 1) != 0;
+  study.best_buckets_first = take("best_buckets_first", 1) != 0;
+  const auto config = Form::plan(problem, device, study);
+  const char* reason = split_bucket::unfit_reason(problem, config.split);
+  require(reason == nullptr, reason);
+  return config;
+}
+template <>
+cuda::split_bucket::Radix config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  return split_bucket_config<cuda::split_bucket::Radix>(problem, device, take);
+}
+template <>
+cuda::split_bucket::Tree config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  return split_bucket_config<cuda::split_bucket::Tree>(problem, device, take);
+}
+
 template <>
 cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::sort::WholeRows::plan(problem, device);

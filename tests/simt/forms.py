@@ -73,6 +73,15 @@ def _delegate_cluster(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _split_bucket(rng: random.Random) -> dict[str, int]:
+    return {
+        "threads": rng.choice((0, 128, 128, 256, 512)),
+        "cutoff": rng.choice((0, 128, 128, 256, 1024)),
+        "one_tree_a_row": rng.random() < 0.7,
+        "best_buckets_first": rng.random() < 0.7,
+    }
+
+
 def _whole_rows(rng: random.Random) -> dict[str, int]:
     capacity = rng.choice((1024, 2048))
     parts = rng.choice((1, 2, 4, 16))
@@ -90,6 +99,8 @@ _DRAW = {
     "delegate.from_sample": _from_sample,
     "delegate.one_cluster": _delegate_cluster,
     "sort.whole_rows": _whole_rows,
+    "split_bucket.radix": _split_bucket,
+    "split_bucket.tree": _split_bucket,
 }
 
 

@@ -79,6 +79,18 @@ FORMS = {
         ("1x20000", 9000, "sm_count=2"),
         ("1x9000", 4700, "forced=1 parts=4 capacity=1024 threads=128 blocks=2 tile=1024 sm_count=2"),
     ],
+    "split_bucket.radix": [
+        ("3x3000", 20, "forced=1 threads=128"),
+        ("1x20000", 8, "forced=1 threads=128 sm_count=2"),
+        ("2x9000", 120, "forced=1 threads=128 cutoff=256"),
+        ("1x17000", 1024, "forced=1 threads=512"),
+    ],
+    "split_bucket.tree": [
+        ("3x3000", 20, "forced=1 threads=128"),
+        ("1x20000", 8, "forced=1 threads=128 sm_count=2"),
+        ("2x9000", 60, "forced=1 threads=128 one_tree_a_row=0"),
+        ("2x9000", 100, "forced=1 threads=128 cutoff=256 best_buckets_first=0"),
+    ],
     "delegate.from_maxima": [
         ("2x6000", 70, "forced=1"),
         ("2x6000", 90, "forced=1 beta=2"),

@@ -23,7 +23,9 @@
 #include "cuda/device/launch.h"
 #include "cuda/device/list_sort.cuh"
 #include "cuda/device/radix_histogram.cuh"
+#include "cuda/device/range_bins.cuh"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/device/sorted_list.cuh"
 #include "cuda/device/warp.cuh"
 #include "cuda/device/warp_sort.cuh"
 #include "cuda/device/winner_writer.cuh"
@@ -54,46 +56,6 @@ struct Shared {
   uint32_t listed;
   uint32_t equals[kMostVectors * kMostWarps];  // of each vector of each warp, then those before
 };
-
-__device__ inline int sum_so_far(int value) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-#pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(~0u, value, step);
-    if (lane >= step) value += other;
-  }
-  return value;
-}
-
-// The block's elements in [low, high] hold the k-th best, and `taken` are above. Below, everything is the
-// same in all threads.
-template <class Held>
-struct Bounds {
-  Held low, high;
-  int taken;
-};
-
-// Step 2, on a histogram of zeros. `each(count)` calls count(element) for the elements, or for what stands
-// for them.
-template <class Held, class Each>
-__device__ __forceinline__ TargetDigit<uint32_t> find_bin(const Bounds<Held>& bounds, int k, int digit_bits,
-                                                          int& shift, uint32_t* histogram,
-                                                          Shared<Held>& shared, Each&& each) {
-  const Held span = bounds.high - bounds.low;
-  shift = max(bits_of(span) - digit_bits, 0);
-  each([&](Held element) {
-    const Held distance = element - bounds.low;
-    if (distance <= span) atomicAdd(histogram + static_cast<uint32_t>(distance >> shift), 1u);
-  });
-  if (threadIdx.x == 0) shared.listed = 0;
-  __syncthreads();  // all have counted
-  if (threadIdx.x < 32) {
-    find_target_digit_by_warp(histogram, 1 << digit_bits, static_cast<uint32_t>(k - bounds.taken),
-                              shared.target);
-  }
-  __syncthreads();  // the bin is found
-  return shared.target;
-}
 
 // Step 3: lists what reaches the bound, as far as there is room, and returns how many do.
 template <class Order, class Share, class Entry>
@@ -184,27 +146,6 @@ __device__ __forceinline__ void list_equals(const Share& share, typename Share::
   __syncthreads();  // the list is whole
 }
 
-// Step 4 for up to 32 * kItems entries, by one warp.
-template <int kItems, class Bits, class Entry>
-__device__ __forceinline__ void write_sorted(const Bits* input, int k, int listed, PaddedList<Entry> list,
-                                             const WinnerWriter<Bits>& output) {
-  Entry entries[kItems];
-  const int lane = static_cast<int>(threadIdx.x);
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int at = 32 * i + lane;
-    entries[i] = at < listed ? list[at] : Entry{0};
-  }
-  sort_warp</*kDescending=*/true>(entries);
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int rank = lane * kItems + i;
-    if (rank >= k) continue;
-    const uint32_t index = Resident<Bits>::index(entries[i]);
-    output.write(rank, input[index], index);
-  }
-}
-
 template <class Order, int kElements>
 __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirResidentBlocks)
     select_resident_row(Params<typename Order::Bits> params, Order order) {
@@ -221,7 +162,10 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
 
   // Step 1.
   clear_histogram(histogram, 1 << params.digit_bits);
-  if (threadIdx.x == 0) shared.range.reset();
+  if (threadIdx.x == 0) {
+    shared.range.reset();
+    shared.listed = 0;
+  }
   const Share share(input, params.cols, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), order);
   Held best[kGroups];
 #pragma unroll
@@ -262,7 +206,8 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   Bounds<Held> bounds{static_cast<Held>(shared.range.least), static_cast<Held>(shared.range.greatest), 0};
   int shift = 0, listed = 0;
   if (!of_all) {
-    const auto target = find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared, each_group);
+    const auto target =
+        find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared.target, each_group);
     bounds.low += static_cast<Held>(target.digit) << shift;
     listed = list_from(input, params.cols, order, share, bounds.low, params.room, list, shared.listed);
   }
@@ -270,14 +215,12 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
     for (bool cleared = of_all;; cleared = false) {
       if (!cleared) {
         clear_histogram(histogram, 1 << params.digit_bits);
-        __syncthreads();  // no thread counts into bins that another has yet to clear
+        __syncthreads();  // no thread counts into bins that another has yet to clear, and all know `listed`
+        if (threadIdx.x == 0) shared.listed = 0;
       }
       const auto target =
-          find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared, each_element);
-      bounds.low += static_cast<Held>(target.digit) << shift;
-      bounds.high = bounds.low + min(static_cast<Held>(bounds.high - bounds.low),
-                                     static_cast<Held>((Held{1} << shift) - 1));
-      bounds.taken += static_cast<int>(target.above);
+          find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared.target, each_element);
+      bounds.narrow(target, shift);
       listed = bounds.taken + static_cast<int>(target.count);
       if (listed <= params.room || bounds.low == bounds.high) break;
     }
@@ -292,22 +235,10 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
 
   // Step 4.
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
-  if (listed <= 128) {
-    if (threadIdx.x >= 32) return;
-    if (listed <= 32) return write_sorted<1>(input, params.k, listed, list, output);
-    if (listed <= 64) return write_sorted<2>(input, params.k, listed, list, output);
-    return write_sorted<4>(input, params.k, listed, list, output);
-  }
-  int size = 256;
-  while (size < listed) size *= 2;
-  for (int i = listed + static_cast<int>(threadIdx.x); i < size; i += static_cast<int>(blockDim.x))
-    list[i] = 0;
-  __syncthreads();  // the list is filled up
-  sort_list(list, size, BlockItems{});
-  for (int rank = static_cast<int>(threadIdx.x); rank < params.k; rank += static_cast<int>(blockDim.x)) {
-    const uint32_t index = Resident<Bits>::index(list[rank]);
+  write_in_order(list, listed, params.k, [&](int rank, Entry entry) {
+    const uint32_t index = Resident<Bits>::index(entry);
     output.write(rank, input[index], index);
-  }
+  });
 }
 
 template <class Order, int kElements>

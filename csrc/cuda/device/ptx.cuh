@@ -15,4 +15,19 @@ __device__ inline void prefetch_bulk(const void* first, uint32_t bytes) {
 #endif
 }
 
+// The same number, which the compiler takes for another one: what is computed of it is computed anew at each
+// use, not kept in registers from one to the next.
+__device__ inline uint32_t anew(uint32_t x) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+r"(x));
+#endif
+  return x;
+}
+__device__ inline uint64_t anew(uint64_t x) {
+#ifdef __CUDA_ARCH__
+  asm volatile("" : "+l"(x));
+#endif
+  return x;
+}
+
 }  // namespace gputopk::cuda

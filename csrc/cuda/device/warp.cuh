@@ -8,12 +8,27 @@ namespace gputopk::cuda {
 // Bits that hold x.
 __device__ inline int bits_of(uint32_t x) { return 32 - __clz(static_cast<int>(x)); }
 __device__ inline int bits_of(uint64_t x) { return 64 - __clzll(static_cast<long long>(x)); }
+__device__ inline int bits_of(unsigned __int128 x) {
+  const uint64_t high = static_cast<uint64_t>(x >> 64);
+  return high != 0 ? 64 + bits_of(high) : bits_of(static_cast<uint64_t>(x));
+}
 
 __device__ inline uint32_t warp_max(uint32_t x) { return __reduce_max_sync(~0u, x); }
 __device__ inline uint64_t warp_max(uint64_t x) {
 #pragma unroll
   for (int step = 16; step > 0; step /= 2) x = max(x, __shfl_xor_sync(~0u, x, step));
   return x;
+}
+
+// The lanes' values from the first to this one.
+__device__ inline int sum_so_far(int value) {
+  const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+  for (int step = 1; step < 32; step *= 2) {
+    const int other = __shfl_up_sync(~0u, value, step);
+    if (lane >= step) value += other;
+  }
+  return value;
 }
 
 template <class Word>

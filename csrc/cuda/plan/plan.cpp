@@ -50,8 +50,9 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
     case Algorithm::kDelegate: return delegate::unsupported_reason(problem);
     case Algorithm::kGridSelect: return grid_select::unsupported_reason(problem);
     case Algorithm::kSort: return sort::unsupported_reason(problem);
-    default: return "it is not implemented in this version";
+    case Algorithm::kSplitBucket: return split_bucket::unsupported_reason(problem);
   }
+  return "there is no such algorithm";
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Config& config) {

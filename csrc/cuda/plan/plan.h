@@ -19,6 +19,7 @@
 #include "cuda/rerank/rerank.h"
 #include "cuda/sort/sort.h"
 #include "cuda/sparsify/sparsify.h"
+#include "cuda/split_bucket/split_bucket.h"
 #include "cuda/varlen/varlen.h"
 
 namespace gputopk::cuda {
@@ -27,7 +28,8 @@ namespace gputopk::cuda {
 using Config = std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks,
                             bitonic::OneThread, bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers,
                             grid_select::SharedList, sort::Copy, sort::Partition, sort::WholeRows,
-                            delegate::FromSample, delegate::OneCluster, delegate::FromMaxima>;
+                            delegate::FromSample, delegate::OneCluster, delegate::FromMaxima,
+                            split_bucket::Tree, split_bucket::Radix>;
 
 struct Plan {
   Problem problem;

@@ -13,4 +13,7 @@ inline void prefetch_bulk(const void* first, uint32_t bytes) {
   }
 }
 
+inline uint32_t anew(uint32_t x) { return x; }
+inline uint64_t anew(uint64_t x) { return x; }
+
 }  // namespace gputopk::cuda
