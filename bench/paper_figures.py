@@ -6,7 +6,8 @@ the record is held against that. Of a contender's name:
     auto                      what `torch_topk.topk` does
     air, sort, ...            the best form of that algorithm, by the plan
     air.many_blocks, ...      that form, by the study operator `_form`
-    TK_StSP, ...              the split-bucket paper's variants, by the study operator `_split_bucket`
+    TK_StSP, ...              the split-bucket paper's variants, by the study operator `_split_bucket`; with
+                              " tile 4096" and the like those numbers are overridden
     per-thread                the bitonic paper's per-thread top-k, a baseline of the study build
     topk_where, ... + gather  several key columns, and columns that are gathered by the winners' indices
     kth_value                 the k-th element alone
@@ -97,7 +98,7 @@ _AIR = (
         "Partition and sorting hardly depend on k while partial sorting slows down with it; GridSelect "
         "tends to be ahead of AIR below k = 256 by a little, and AIR is the fastest elsewhere.",
         contenders=_AIR_CONTENDERS,
-        points=cross(_AIR_INPUTS, (1,), powers(15, 20, 25, 30), powers(3, 5, 8, 11, 15, 20)),
+        points=cross(_AIR_INPUTS, (1,), powers(15, 20, 25, 30), powers(3, 5, 7, 8, 9, 11, 15, 18, 20)),
         ratios=(Ratio("air", LIBRARY), Ratio("grid_select", LIBRARY), Ratio("auto", LIBRARY)),
         duels=(Duel("grid_select", "air", "more often than not below k = 256"),),
     ),
@@ -108,8 +109,8 @@ _AIR = (
         "suffer under the adversarial input.",
         "100 rows go up to 2^23 elements each.",
         _AIR_CONTENDERS,
-        cross(_AIR_INPUTS, (1,), powers(11, 13, 17, 23, 27), powers(5, 8, 15))
-        + cross(_AIR_INPUTS, (100,), powers(11, 15, 19, 23), powers(5, 8, 15)),
+        cross(_AIR_INPUTS, (1,), powers(*range(11, 29, 2)), powers(5, 8, 15))
+        + cross(_AIR_INPUTS, (100,), powers(*range(11, 25, 2)), powers(5, 8, 15)),
         axis="cols",
         ratios=(Ratio("air", LIBRARY), Ratio("grid_select", LIBRARY), Ratio("auto", LIBRARY)),
         duels=(Duel("grid_select", "air", "in a few cases of small k"),),
@@ -247,7 +248,8 @@ _DR = (
         "Normal input is theirs (mean 10^8, deviation 10: some hundred values in all); for the customised "
         "one, which is made against bucket top-k, 20 bits alike for all elements stand.",
         _DR_CONTENDERS,
-        cross(("uniform", NARROW, "twelve_bit_random"), (1,), (2**30,), powers(0, 5, 8, 15, 20, 24), "int32"),
+        cross(("uniform", NARROW, "twelve_bit_random"), (1,), (2**30,),
+              powers(0, 3, 5, 8, 11, 15, 20, 22, 24), "int32"),
         ratios=(
             Ratio("delegate.from_maxima", ("air.many_blocks",), (1.7, 6.6), "uniform", {"input": "uniform"}),
             Ratio("delegate.from_maxima", ("air.many_blocks",), (1.7, 10), "normal", {"input": NARROW}),
@@ -289,7 +291,7 @@ _DR = (
 _BITONIC_CONTENDERS = (
     "auto", "bitonic.many_blocks", "air.many_blocks", "split_bucket.radix", "per-thread", *LIBRARY
 )  # fmt: skip
-_BITONIC_KS = powers(3, 5, 7, 8, 10)
+_BITONIC_KS = powers(3, 4, 5, 6, 7, 8, 10)
 
 _BITONIC = (
     Figure(
@@ -332,7 +334,7 @@ _BITONIC = (
         "Bitonic top-k and sorting grow in proportion to N; the selections flatten out below 2^24, where "
         "their prefix sums cost a constant.",
         contenders=_BITONIC_CONTENDERS,
-        points=cross(("uniform",), (1,), powers(21, 23, 25, 27, 29), (64,)),
+        points=cross(("uniform",), (1,), powers(*range(21, 30)), (64,)),
         axis="cols",
         ratios=(Ratio("bitonic.many_blocks", ("air.many_blocks",)), Ratio("bitonic.many_blocks", LIBRARY)),
     ),
@@ -385,6 +387,11 @@ _SPLIT_CONTENDERS = (
     "auto", "TK_RdSP", "TK_StSP", "TK_StSPT", "TK_StSPTC", "air.many_blocks", *LIBRARY
 )  # fmt: skip
 _RADIX = ("air.many_blocks",)
+# Overrides of the plan's numbers, by what a contender's name ends in.
+SPLIT_STUDIES = {
+    **{f" tile {tile}": {"tile": tile} for tile in (4096, 8192, 16384)},
+    **{f" cutoff {cutoff}": {"cutoff": cutoff} for cutoff in (128, 256, 512, 1024)},
+}
 _SELECTION_CONTENDERS = ("kth_value", "torch.kthvalue", "torch.sort")
 
 _SPLIT = (
@@ -395,7 +402,7 @@ _SPLIT = (
         "2.3 times on the A100; the search tree with both optimisations is 1.14 to 1.96 times as fast as "
         "without.",
         contenders=_SPLIT_CONTENDERS,
-        points=cross((THIRTY_BITS,), (1,), powers(21, 23, 25, 27, 29), (8,), "int32"),
+        points=cross((THIRTY_BITS,), (1,), powers(*range(21, 30)), (8,), "int32"),
         axis="cols",
         ratios=(
             Ratio("TK_RdSP", _RADIX, (2.0, 2.3), "A100"),
@@ -412,7 +419,7 @@ _SPLIT = (
         " k alone, below k = 16 on the A100 and 64 on the TU102.",
         "k goes up to 1024.",
         _SPLIT_CONTENDERS,
-        cross((THIRTY_BITS,), (1,), (2**28,), powers(1, 3, 5, 7, 10), "int32"),
+        cross((THIRTY_BITS,), (1,), (2**28,), powers(1, 2, 3, 4, 5, 6, 7, 10), "int32"),
         ratios=(
             Ratio("TK_RdSP", _RADIX, (2.0, 2.3), "A100"),
             Ratio("TK_StSPTC", ("TK_StSP",)),
@@ -421,12 +428,30 @@ _SPLIT = (
         duels=(Duel("TK_StSPTC", "TK_StSP", "below k = 16 on an A100"), Duel("TK_StSPTC", "TK_RdSP")),
     ),
     Figure(
+        "split-tile", "split", "Section 3.2.3", "a tile's size and what it hands on, uniform integers below 2^30",
+        "TU102 or A100",
+        "With tiles of 1024 elements it is best that each hands on 128.",
+        "Tiles lie in registers here, 4096 to 16384 elements of 4 bytes; TK_RdSP and TK_StSPTC without "
+        "numbers are the plan's choice.",
+        tuple(
+            rule + suffix
+            for rule in ("TK_RdSP", "TK_StSPTC")
+            for suffix in ("", *SPLIT_STUDIES)
+        ),
+        cross((THIRTY_BITS,), (1,), powers(22, 28), powers(3, 6), "int32"),
+        axis="cols",
+        ratios=(
+            Ratio("TK_RdSP", tuple("TK_RdSP" + suffix for suffix in SPLIT_STUDIES)),
+            Ratio("TK_StSPTC", tuple("TK_StSPTC" + suffix for suffix in SPLIT_STUDIES)),
+        ),
+    ),
+    Figure(
         "split-15", "split", "Figure 15", "time over N, k = 8, bucket killer",
         "not said: TU102 or A100",
         "Split buckets lose less to the bucket killer: radix 2.6 to 4.3 times as fast as in several "
         "kernels, the search tree 1.9 to 4.9 times.",
         contenders=_SPLIT_CONTENDERS,
-        points=cross(("ones_with_four_outliers",), (1,), powers(21, 23, 25, 27, 29), (8,)),
+        points=cross(("ones_with_four_outliers",), (1,), powers(*range(21, 30)), (8,)),
         axis="cols",
         ratios=(
             Ratio("TK_RdSP", _RADIX, (2.6, 4.3)),
@@ -441,7 +466,7 @@ _SPLIT = (
         "The row is that of figure 19 of Dr. Top-k's paper: 2^28 squared distances of patches, many of them"
         " equal.",
         _SPLIT_CONTENDERS,
-        cross((REAL,), (1,), (2**28,), powers(1, 3, 5, 7), largest=False),
+        cross((REAL,), (1,), (2**28,), powers(1, 2, 3, 4, 5, 6, 7), largest=False),
         ratios=(
             Ratio("TK_RdSP", _RADIX, (1.03, 1.3)),
             Ratio("TK_StSPTC", ("TK_StSP",)),

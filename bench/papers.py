@@ -37,7 +37,7 @@ import torch_topk
 from bench import environment, papers_page, peers, report, shapes, timing
 from bench.bench_topk import contender_record, floor_contender, print_reasons
 from bench.figure import NARROW, REAL, THIRTY_BITS, Figure, Point, quick
-from bench.paper_figures import FIGURES, TIMED
+from bench.paper_figures import FIGURES, SPLIT_STUDIES, TIMED
 from bench.peers import NotOfferedError
 from bench.report import Record, size_text
 from bench.timing import Contender, Outputs, Timing
@@ -171,8 +171,10 @@ def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
     if name == "per-thread":
         per_thread = study_operator("_per_thread_topk")
         return lambda x: per_thread(x, k, largest, False)
-    if name in _SPLIT_BUCKET:
-        split_bucket, options = study_operator("_split_bucket"), _SPLIT_BUCKET[name]
+    variant, _, numbers = name.partition(" ")
+    if variant in _SPLIT_BUCKET:
+        split_bucket = study_operator("_split_bucket")
+        options = _SPLIT_BUCKET[variant] | SPLIT_STUDIES.get(f" {numbers}", {})
         return lambda x: split_bucket(x, k, largest, False, **options)
     if "." in name:
         form = study_operator("_form")
