@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+PAPER_GLOBAL_RATE, PAPER_SHARED_RATE = 251e3, 2.9e6  # of its GTX Titan X, bytes a us
 ELEMENTS_PER_THREAD = 16  # in one kernel, which leaves so many times fewer elements
 TOP_32_PASSES = 17.5  # over shared memory in the first kernel, by the paper, bank conflicts counted
 DIGIT_VALUES = 16  # counters of a thread in a radix pass, as the paper has it

@@ -453,25 +453,46 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
+def todo_of(options: argparse.Namespace, before: Sequence[Record]) -> dict[str, list[Point]]:
+    """The points asked for, by figure, but for those that are recorded unless they are timed again."""
+    done = set() if options.again else {papers_page.key_of(record) for record in before}
+    todo = {}
+    for name in dict.fromkeys(options.figure):
+        points = quick(FIGURES[name].points) if options.quick else FIGURES[name].points
+        keys = {p: papers_page.key_of({"figure": name, **dataclasses.asdict(p)}) for p in points}
+        todo[name] = [p for p in points if keys[p] not in done]
+    return todo
+
+
+def tell(run: Run, count: int, path: Path) -> None:
+    """Prints the times, who has none and why, and what to do next."""
+    by_figure: dict[str, list[Record]] = defaultdict(list)
+    for record in run.records:
+        by_figure[record["figure"]].append(record)
+    for name, some in by_figure.items():
+        print(f"\n{name}: us\n{report.table(*papers_page.times_table(FIGURES[name], some))}")
+    print_reasons(run.records)
+    print(f"\n{len(run.records)} points added to {path}")
+    if len(run.records) < count:
+        why = run.stopped_by or "; ".join(run.without_data)
+        print(f"{count - len(run.records)} of {count} points were not run: {why}")
+    usual = path.parent == papers_page.RESULTS and path.name in papers_page.DEFAULT
+    print(f"the page: python bench/papers_page.py{'' if usual else f' {path}'}")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
     device = options.device
     if device.type == "cuda":
         device = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index)
         torch.cuda.set_device(device)
-    path = options.output or environment.ROOT / "bench" / "results" / f"papers-{name_of(device)}.jsonl"
+    path = options.output or papers_page.RESULTS / f"papers-{name_of(device)}.jsonl"
     try:
         before = recorded(path, device, options.quick)
     except ValueError as error:
         print(f"nothing timed: {error}")
         return 1
-    done = set() if options.again else {papers_page.key_of(record) for record in before}
-    todo: dict[str, list[Point]] = {}
-    for name in dict.fromkeys(options.figure):
-        points = quick(FIGURES[name].points) if options.quick else FIGURES[name].points
-        todo[name] = [
-            p for p in points if papers_page.key_of({"figure": name, **dataclasses.asdict(p)}) not in done
-        ]
+    todo = todo_of(options, before)
     count = sum(map(len, todo.values()))
     if not count:
         print(f"nothing to time: {path} holds all of it; --again times it anew")
@@ -485,27 +506,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     start = time.monotonic()
     run = run_figures(todo, device, options.time_limit, spared, out)
     failed = [f"{r['figure']} {papers_page.describe(r)}, {f}" for r in run.records for f in r["failures"]]
-    summary = {
-        "kind": "summary",
-        "points": len(run.records),
-        "not_run": count - len(run.records),
-        "stopped_by": run.stopped_by,
-        "without_data": run.without_data,
-        "failed": failed,
-        "seconds": round(time.monotonic() - start, 1),
-    }
-    out.write(summary)
+    out.write(
+        {
+            "kind": "summary",
+            "points": len(run.records),
+            "not_run": count - len(run.records),
+            "stopped_by": run.stopped_by,
+            "without_data": run.without_data,
+            "failed": failed,
+            "seconds": round(time.monotonic() - start, 1),
+        }
+    )
     out.close()
-    for name in todo:
-        some = [record for record in run.records if record["figure"] == name]
-        if some:
-            print(f"\n{name}: us\n{report.table(*papers_page.times_table(FIGURES[name], some))}")
-    print_reasons(run.records)
-    print(f"\n{len(run.records)} points in {summary['seconds']:g} s, added to {path}")
-    if summary["not_run"]:
-        why = run.stopped_by or "; ".join(run.without_data)
-        print(f"{summary['not_run']} of {count} points were not run: {why}")
-    print(f"the page: python bench/papers_page.py {path}")
+    tell(run, count, path)
     if options.plot:
         from bench import plot
 

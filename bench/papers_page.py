@@ -116,6 +116,15 @@ def where_text(where: object) -> str:
     return ", ".join(texts)
 
 
+def verdict(got: Sequence[float], paper: tuple[float | None, float]) -> str:
+    """Whether our ratios lie below or above the paper's, by more than a tenth."""
+    low, high = paper
+    least, most = (max(got) if low is None else min(got)), max(got)
+    if most * 1.1 < (high if low is None else low):
+        return "less here"
+    return "more here" if least > high * 1.1 else "as there"
+
+
 def ratio_line(ratio: Ratio, records: Sequence[Record]) -> str:
     """A sentence on how many times as fast, with the paper's range."""
     where = where_text(ratio.where)
@@ -136,6 +145,7 @@ def ratio_line(ratio: Ratio, records: Sequence[Record]) -> str:
         low, high = ratio.paper
         text += "; the paper: " + (f"up to {number_text(high)}" if low is None else range_text(low, high))
         text += f" ({ratio.note})" if ratio.note else ""
+        text += f": {verdict(got, ratio.paper)}" if got else ""
     return text + "."
 
 
@@ -225,9 +235,16 @@ def model_lines(records: Sequence[Record], data: Data) -> list[str]:
         measured = [us_of(record, name) for name in ("bitonic.many_blocks", "air.many_blocks")]
         rows.append([size_text(record["k"]), *map(number_text, (predicted, measured[0], radix, measured[1]))])
     columns = ["k", "bitonic by the model", "bitonic.many_blocks", "radix by the model", "air.many_blocks"]
-    rate = f"{statistics.median(rates) / 1e6:.2f} TB/s"
-    return [f"Times in us, at {rate} of global and {shared_rate / 1e6:.1f} TB/s of shared memory:", "",
-            *markdown_table(columns, rows)]  # fmt: skip
+    rate = statistics.median(rates)
+    theirs = bitonic_model.PAPER_SHARED_RATE / bitonic_model.PAPER_GLOBAL_RATE
+    return [
+        f"Shared memory is {number_text(shared_rate / rate)} times as fast as global memory here, and "
+        f"{number_text(theirs)} times on the paper's GPU.",
+        "",
+        f"Times in us, at {rate / 1e6:.2f} TB/s of global and {shared_rate / 1e6:.1f} TB/s of shared memory:",
+        "",
+        *markdown_table(columns, rows),
+    ]
 
 
 def alpha_lines(records: Sequence[Record], data: Data) -> list[str]:
@@ -391,7 +408,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
     )
     parser.add_argument("records", type=Path, nargs="*", help="JSON lines of papers.py and ablation.py")
-    parser.add_argument("--output", type=Path, default=RESULTS / "papers.md")
+    parser.add_argument("--output", type=Path, help="default: papers.md, or beside the first of the records")
     options = parser.parse_args(arguments)
     paths = options.records or [path for name in DEFAULT if (path := RESULTS / name).exists()]
     for path in paths:
@@ -399,10 +416,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"no page written: there is no {path}")
             return 1
     data = read(paths)
-    options.output.write_text(page(data))
-    print(
-        f"wrote {options.output}: {sum(bool(data.of(f)) for f in FIGURES.values())} of {len(FIGURES)} figures"
-    )
+    output = options.output or (paths[0].with_suffix(".md") if options.records else RESULTS / "papers.md")
+    output.write_text(page(data))
+    measured = sum(bool(data.of(figure)) for figure in FIGURES.values())
+    print(f"wrote {output}: {measured} of {len(FIGURES)} figures")
     return 0
 
 

@@ -195,7 +195,7 @@ def test_who_is_slow_gives_up_and_is_spared_where_there_is_more_to_do(monkeypatc
 
 # --- the cost model -------------------------------------------------------------------------------
 
-TITAN_X = (2**31, 251e3, 2.9e6)  # bytes; global and shared memory, bytes a us
+TITAN_X = (2**31, bitonic_model.PAPER_GLOBAL_RATE, bitonic_model.PAPER_SHARED_RATE)  # with the input's bytes
 
 
 def test_the_model_gives_the_papers_own_numbers():
@@ -369,10 +369,30 @@ def test_ratios_are_of_the_fastest_rival_and_say_how_many_lost():
     ratio = Ratio("air", paper_figures.LIBRARY, (None, 6.53), "of 20 bits")
     text = papers_page.ratio_line(ratio, records)
     assert "**0.50 to 6.00** times as fast (median 2.00, 3 points, slower at 1)" in text
-    assert text.endswith("; the paper: up to 6.53 (of 20 bits).")
+    assert text.endswith("; the paper: up to 6.53 (of 20 bits): as there.")
     of_100 = papers_page.ratio_line(Ratio("air", ("torch.sort",), (1, 2), where={"rows": 100}), records)
-    assert of_100 == "rows 100: `air` against `torch.sort`: **7.00** times as fast; the paper: 1.00 to 2.00."
+    assert (
+        of_100
+        == "rows 100: `air` against `torch.sort`: **7.00** times as fast; the paper: 1.00 to 2.00: more here."
+    )
     assert "not measured" in papers_page.ratio_line(Ratio("bitonic", ("air",)), records)
+
+
+@pytest.mark.parametrize(
+    "got, paper, verdict",
+    [
+        ([1.0, 1.5], (2, 3), "less here"),
+        ([1.0, 2.0], (2, 3), "as there"),
+        ([2.5], (2, 3), "as there"),
+        ([3.2, 9.0], (2, 3), "as there"),
+        ([3.4, 9.0], (2, 3), "more here"),
+        ([0.5, 6.5], (None, 6.53), "as there"),
+        ([0.5, 5.0], (None, 6.53), "less here"),
+        ([0.5, 7.5], (None, 6.53), "more here"),
+    ],
+)
+def test_ours_are_less_or_more_than_the_papers(got, paper, verdict):
+    assert papers_page.verdict(got, paper) == verdict
 
 
 def test_duels_are_counted_by_k():
@@ -426,7 +446,8 @@ def test_the_model_stands_beside_the_times_it_is_about():
     us = {"bitonic.many_blocks": 1200.0, "air.many_blocks": 1300.0}
     some = record(us, cols=2**29, k=32) | {"floor_us": 2**31 / 4.6e6}
     lines = papers_page.model_lines([some], papers_page.Data(headers=[header]))
-    assert lines[0] == "Times in us, at 4.60 TB/s of global and 33.5 TB/s of shared memory:"
+    assert lines[0].startswith("Shared memory is 7.27 times as fast as global memory here, and 11.6 times")
+    assert lines[2] == "Times in us, at 4.60 TB/s of global and 33.5 TB/s of shared memory:"
     predicted = bitonic_model.bitonic_us(2**31, 32, 4.6e6, 132 * 128 * 1980)
     assert lines[-1].startswith(f"| 32 | {predicted:.0f} | 1200 | ") and lines[-1].endswith(" | 1300 |")
     without = papers_page.model_lines([some], papers_page.Data(headers=[{**header, "sm_mhz": None}]))
