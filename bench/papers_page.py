@@ -40,7 +40,7 @@ def key_of(record: Record) -> Key:
 
 
 @dataclass
-class Data:
+class Records:
     """The records of some files: of a point that was timed again the last."""
 
     headers: list[Record] = field(default_factory=list)  # those with points
@@ -61,8 +61,8 @@ def matches(record: Record, where: object) -> bool:
     return all(record[name] == value for name, value in dict(where).items())
 
 
-def read(paths: Sequence[Path]) -> Data:
-    data = Data()
+def read(paths: Sequence[Path]) -> Records:
+    data = Records()
     latest: dict[Key, Record] = {}
     for path in paths:
         header = None
@@ -219,7 +219,7 @@ def missing_lines(figure: Figure, records: Sequence[Record]) -> list[str]:
 # --- figures with arithmetic of their own ---------------------------------------------------------
 
 
-def model_lines(records: Sequence[Record], data: Data) -> list[str]:
+def model_lines(records: Sequence[Record], data: Records) -> list[str]:
     """The cost model's times beside the measured ones."""
     header = next((h for h in data.headers if h.get("set") == "papers" and h.get("sm_mhz")), None)
     if header is None:
@@ -247,7 +247,7 @@ def model_lines(records: Sequence[Record], data: Data) -> list[str]:
     ]
 
 
-def alpha_lines(records: Sequence[Record], data: Data) -> list[str]:
+def alpha_lines(records: Sequence[Record], data: Records) -> list[str]:
     rows = []
     for record in records:
         times = {int(c["name"]): c["us"] for c in record["contenders"][1:] if c["us"] is not None}
@@ -258,7 +258,7 @@ def alpha_lines(records: Sequence[Record], data: Data) -> list[str]:
     return markdown_table(["k", "rule 4's alpha", "best alpha", "time by rule 4 over the best"], rows)
 
 
-def steps_lines(records: Sequence[Record], data: Data) -> list[str]:
+def steps_lines(records: Sequence[Record], data: Records) -> list[str]:
     rows, steps = [], list(records[0]["contenders"][0]["steps"])
     for record in records:
         for form in record["contenders"]:
@@ -271,7 +271,7 @@ def steps_lines(records: Sequence[Record], data: Data) -> list[str]:
     ]
 
 
-def workload_lines(records: Sequence[Record], data: Data) -> list[str]:
+def workload_lines(records: Sequence[Record], data: Records) -> list[str]:
     def share(r: Record) -> str:
         return f"{(r['delegates'] + r['candidates']) / r['cols']:.3%}"
 
@@ -285,7 +285,7 @@ def workload_lines(records: Sequence[Record], data: Data) -> list[str]:
     ]
 
 
-SPECIAL: dict[str, Callable[[Sequence[Record], Data], list[str]]] = {
+SPECIAL: dict[str, Callable[[Sequence[Record], Records], list[str]]] = {
     "bitonic-17": model_lines,
     "drtopk-13": alpha_lines,
     "drtopk-6": steps_lines,
@@ -302,14 +302,14 @@ def command_of(figure: Figure) -> str:
     return f"python bench/papers.py --figure {' '.join(figure.of or (figure.name,))}"
 
 
-def picture_of(figure: Figure, data: Data) -> str | None:
+def picture_of(figure: Figure, data: Records) -> str | None:
     """The figure's plot, where plot.py has drawn it."""
     name = figure.study or figure.name
     path = RESULTS / f"{data.files.get(name)}-{name}.png"
     return f"[plot]({path.name})" if path.exists() else None
 
 
-def figure_lines(figure: Figure, data: Data) -> list[str]:
+def figure_lines(figure: Figure, data: Records) -> list[str]:
     records = data.of(figure)
     lines = [f"### {figure.number}: {figure.about}", ""]
     lines += [f"**The paper** ({figure.hardware}): {figure.claim}", ""]
@@ -333,7 +333,7 @@ def figure_lines(figure: Figure, data: Data) -> list[str]:
     return lines
 
 
-def wins_text(method: Method, data: Data) -> str:
+def wins_text(method: Method, data: Records) -> str:
     """At how many points the method is the fastest, and of what sizes those are."""
     if method.contender in OURS:
         figures, rivals, among = ("air-6", "air-7"), OURS, "algorithms"
@@ -358,7 +358,7 @@ def wins_text(method: Method, data: Data) -> str:
     return text
 
 
-def method_table(data: Data) -> list[str]:
+def method_table(data: Records) -> list[str]:
     rows = []
     for method in METHODS:
         figures = [f for f in FIGURES.values() if f.paper == method.paper and f.points]
@@ -369,7 +369,7 @@ def method_table(data: Data) -> list[str]:
     return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *rows)]
 
 
-def where_from(data: Data) -> list[str]:
+def where_from(data: Records) -> list[str]:
     lines = []
     for header in data.headers:
         where = header.get("gpu") or f"{header.get('cpu')}, {header.get('threads')} threads"
@@ -380,11 +380,11 @@ def where_from(data: Data) -> list[str]:
     return lines or ["- nothing yet"]
 
 
-def page(data: Data) -> str:
+def page(data: Records) -> str:
     lines = [
         "# The papers' figures on this GPU",
         "",
-        'Written by `python bench/papers_page.py` from the records; edit neither. "Times as fast": of times '
+        'Written by `python bench/papers_page.py` from the records. "Times as fast": of times '
         'in the same run; "one read" is a kernel that reads the input once. Any order of the winners '
         "will do, and all return values and indices. What our algorithms returned went through the exact "
         "oracle. [docs/papers.md](../../docs/papers.md) says how the algorithms here go beyond the papers'.",

@@ -30,6 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import papers_page, report
+from bench.paper_figures import FIGURES
 from bench.report import Record, size_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -497,7 +498,9 @@ def _plot_paper(plt: Any, records: Sequence[Record], header: Record, path: Path)
         _curves(axes, some, names, "us", _colours(names), over)
 
     if groups:
-        _panels(plt, groups, f"{records[0]['figure']}: {_title(header)}", "us", draw, path, over)
+        figure = FIGURES[records[0]["figure"]]
+        title = f"{figure.paper}, {figure.number.lower()}: {figure.about}. {_title(header)}"
+        _panels(plt, groups, title, "us", draw, path, over)
 
 
 def plot_file(path: Path, folder: Path | None = None) -> None:

@@ -80,6 +80,27 @@ def test_every_contender_is_something_that_can_be_built_or_says_why_not():
         papers.call_of("nothing", point, data, selection=False)
 
 
+def test_what_the_study_build_is_asked_for(monkeypatch):
+    def study_operator(name: str):
+        return lambda x, *arguments, **options: (name, *arguments, options)
+
+    monkeypatch.setattr(papers, "study_operator", study_operator)
+    x = torch.rand(1, 64)
+    for name, want in {
+        "air.many_blocks": ("_form", 4, "air.many_blocks", False, False, {}),
+        "per-thread": ("_per_thread_topk", 4, False, False, {}),
+        "TK_RdSP": ("_split_bucket", 4, False, False, {"rule": 1}),
+        "TK_StSP": ("_split_bucket", 4, False, False, {"rule": 2, "task": False, "control_flow": False}),
+        "TK_StSPT": ("_split_bucket", 4, False, False, {"rule": 2, "task": True, "control_flow": False}),
+        "TK_StSPTC tile 8192": (
+            "_split_bucket", 4, False, False, {"rule": 2, "task": True, "control_flow": True, "tile": 8192}
+        ),
+        "TK_RdSP cutoff 256": ("_split_bucket", 4, False, False, {"rule": 1, "cutoff": 256}),
+    }.items():  # fmt: skip
+        call = papers.call_of(name, Point("uniform", 1, 64, 4, largest=False), papers.Data([x], []), False)
+        assert call(x) == want
+
+
 def test_the_methods_are_timed_in_the_figures_that_their_wins_are_counted_in():
     for method in METHODS:
         assert method.paper in PAPERS
@@ -261,7 +282,7 @@ def test_the_page_tells_of_every_figure(run, name):
 
 
 def test_the_page_of_nothing_says_so_everywhere():
-    page = papers_page.page(papers_page.Data())
+    page = papers_page.page(papers_page.Records())
     assert page.count("**Here**: not measured.") == len(FIGURES)
     assert page.count("| not measured |") == len(METHODS)
 
@@ -319,6 +340,21 @@ def test_time_is_shared_among_figures(monkeypatch):
     # The cheap one is done before the dear one goes on; smaller data come first.
     assert order[:5] == [("split-9", 128), *(("split-15", cols) for cols in sorted(sizes))]
     assert order[5:] == [("split-9", cols) for cols in sorted(sizes)[1:]]
+
+
+@pytest.mark.parametrize(
+    "full, short",
+    [
+        ("NVIDIA H200", "h200"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA A100-SXM4-80GB", "a100"),
+        ("Tesla V100S-PCIE-32GB", "v100s"),
+        ("NVIDIA GeForce RTX 4090", "4090"),
+    ],
+)
+def test_a_record_is_named_after_its_gpu(monkeypatch, full, short):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: full)
+    assert papers.name_of(torch.device("cuda", 0)) == short
 
 
 def test_a_file_of_another_kind_of_run_is_left_alone(tmp_path, capsys):
@@ -434,7 +470,7 @@ def test_a_method_wins_where_it_is_the_fastest_algorithm():
         record({"air": 3.0, "sort": 2.0}, rows=100),
         record({"sort": 2.0}, rows=100, k=16),
     ]
-    data = papers_page.Data(points={"air-6": records})
+    data = papers_page.Records(points={"air-6": records})
     air = next(method for method in METHODS if method.contender == "air")
     assert papers_page.wins_text(air, data) == (
         "fastest of the algorithms at 2 of 3 points of air-6 and air-7; 1 row: 2, N 2^20 to 2^25, k 8 to 32"
@@ -445,12 +481,12 @@ def test_the_model_stands_beside_the_times_it_is_about():
     header = {"set": "papers", "sms": 132, "sm_mhz": 1980}
     us = {"bitonic.many_blocks": 1200.0, "air.many_blocks": 1300.0}
     some = record(us, cols=2**29, k=32) | {"floor_us": 2**31 / 4.6e6}
-    lines = papers_page.model_lines([some], papers_page.Data(headers=[header]))
+    lines = papers_page.model_lines([some], papers_page.Records(headers=[header]))
     assert lines[0].startswith("Shared memory is 7.27 times as fast as global memory here, and 11.6 times")
     assert lines[2] == "Times in us, at 4.60 TB/s of global and 33.5 TB/s of shared memory:"
     predicted = bitonic_model.bitonic_us(2**31, 32, 4.6e6, 132 * 128 * 1980)
     assert lines[-1].startswith(f"| 32 | {predicted:.0f} | 1200 | ") and lines[-1].endswith(" | 1300 |")
-    without = papers_page.model_lines([some], papers_page.Data(headers=[{**header, "sm_mhz": None}]))
+    without = papers_page.model_lines([some], papers_page.Records(headers=[{**header, "sm_mhz": None}]))
     assert without == ["The record does not tell the GPU's clock, which the model needs."]
 
 
