@@ -27,15 +27,16 @@ class Point:
     dtype: str = "float32"
     largest: bool = True
     columns: int = 1
+    percent: int = 100  # of the elements that pass a filter on the second column
 
     @property
     def elements(self) -> int:
         return self.rows * self.cols
 
     @property
-    def data_key(self) -> tuple[str, int, int, str, int]:
-        """Points with equal keys are timed on the same tensor."""
-        return (self.input, self.rows, self.cols, self.dtype, self.columns)
+    def data_key(self) -> tuple[str, int, int, str, int, int]:
+        """Points with equal keys are timed on the same tensors."""
+        return (self.input, self.rows, self.cols, self.dtype, self.columns, self.percent)
 
 
 @dataclass(frozen=True)

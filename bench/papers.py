@@ -51,7 +51,7 @@ SLOW_US = 50_000.0
 PATCH = 8  # pixels, the side of a patch of the real data
 
 Call = Callable[[torch.Tensor], Any]
-GroupKey = tuple[str, int, int, str, int]
+GroupKey = tuple[str, int, int, str, int, int]
 
 
 # --- inputs ---------------------------------------------------------------------------------------
@@ -107,8 +107,10 @@ class Data:
         return self.copies[0]
 
 
-def data_of(point: Point, device: torch.device) -> Data:
-    columns = [make(point, device, seed) for seed in range(2, 1 + point.columns)]
+def data_of(point: Point, device: torch.device, filtered: bool) -> Data:
+    """`filtered`: the column beside the first is what a filter looks at."""
+    beside = dataclasses.replace(point, input="uniform", dtype="float32") if filtered else point
+    columns = [make(beside, device, seed) for seed in range(2, 1 + point.columns)]
     return Data(timing.copies_of(make(point, device)), columns)
 
 
@@ -137,6 +139,12 @@ def algorithm_number(name: str) -> int:
     return int(torch_topk.Algorithm[name])
 
 
+def without_others(x: torch.Tensor, point: Point, data: Data) -> torch.Tensor:
+    """The elements that do not pass the filter made the worst there are."""
+    info = torch.finfo(x.dtype) if x.dtype.is_floating_point else torch.iinfo(x.dtype)
+    return x.masked_fill(data.columns[0] >= point.percent / 100, info.min if point.largest else info.max)
+
+
 def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
     """A contender's call, by its name in paper_figures.py, for the k-th alone if `selection`; raises
     NotOfferedError."""
@@ -156,6 +164,14 @@ def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
         return lambda x: torch.kthvalue(x, rank, -1, True)
     if name == "kth_value":
         return lambda x: torch_topk.kth_value(x, k, -1, largest)
+    if name.startswith("masked_fill + "):
+        topk = call_of(name.removeprefix("masked_fill + "), point, data, selection)
+        return lambda x: topk(without_others(x, point, data))
+    if name == "topk_where filtered":
+        if not hasattr(torch_topk, "topk_where"):
+            raise NotOfferedError("no topk_where here")
+        passing = torch_topk.Condition(data.columns[0], "<", point.percent / 100)
+        return lambda x: torch_topk.topk_where(x, passing, k, largest=largest, order="any")
     if name.endswith(" + gather"):
         topk = call_of(name.removesuffix(" + gather"), point, data, selection)
 
@@ -264,9 +280,13 @@ def as_set(indices: torch.Tensor) -> torch.Tensor:
     return indices.sort(-1).values
 
 
+def is_torchs(name: str) -> bool:
+    return "torch." in name
+
+
 def ours_first(timings: dict[str, Timing]) -> list[tuple[str, Outputs]]:
     """Who has outputs, torch's own functions last."""
-    names = sorted(timings, key=lambda name: name.startswith("torch"))
+    names = sorted(timings, key=is_torchs)
     return [(name, outputs) for name in names if (outputs := timings[name].outputs) is not None]
 
 
@@ -275,7 +295,7 @@ def verify_kth(timings: dict[str, Timing], data: Data, point: Point) -> dict[str
     problems: dict[str, str | None] = {}
     ours: torch.Tensor | None = None
     for name, outputs in ours_first(timings):
-        if not name.startswith("torch"):
+        if not is_torchs(name):
             problems[name] = kth_problem(outputs, data.x, point)
             ours = outputs[0] if problems[name] is None else ours
         elif ours is not None:
@@ -291,7 +311,7 @@ def verify(timings: dict[str, Timing], data: Data, point: Point) -> dict[str, st
     for name, outputs in ours_first(timings):
         if name == "topk_where" and point.columns > 1:
             problems[name] = several_keys_problem(outputs, data, point)
-        elif name.startswith("torch"):
+        elif is_torchs(name):
             if proved is not None:
                 problems[name] = peers.values_problem(outputs, proved[0], data.x, request)
         elif proved is None:
@@ -305,6 +325,10 @@ def verify(timings: dict[str, Timing], data: Data, point: Point) -> dict[str, st
 
 
 # --- one point ------------------------------------------------------------------------------------
+
+
+def is_filtered(figure: Figure) -> bool:
+    return "topk_where filtered" in figure.contenders
 
 
 def run_point(figure: Figure, point: Point, data: Data, spared: Spared) -> Record:
@@ -322,6 +346,8 @@ def run_point(figure: Figure, point: Point, data: Data, spared: Spared) -> Recor
     measured = timing.measure(contenders, data.copies, BUDGET_S)
     timings = {c.name: t for c, t in zip(contenders, measured, strict=True)}
     floor_us = timings["floor"].us
+    if is_filtered(figure):
+        data = Data([without_others(data.x, point, data)], [])
     problems = (verify_kth if selection else verify)(timings, data, point)
     records = []
     for name, t in timings.items():
@@ -335,7 +361,7 @@ def run_point(figure: Figure, point: Point, data: Data, spared: Spared) -> Recor
 
 
 def failures_of(records: Sequence[Record]) -> list[str]:
-    wrong = (c for c in records if c.get("verified") is False and not c["name"].startswith("torch"))
+    wrong = (c for c in records if c.get("verified") is False and not is_torchs(c["name"]))
     return [f"{c['name']}: {c['problem']}" for c in wrong]
 
 
@@ -380,7 +406,7 @@ def run_figures(
             if device.type == "cuda":
                 torch.cuda.empty_cache()
             try:
-                data = data_of(points[0], device)
+                data = data_of(points[0], device, is_filtered(FIGURES[name]))
             except (ImportError, torch.OutOfMemoryError) as error:
                 run.without_data.append(f"{name}: no {points[0].input}: {timing.one_line(error)}")
                 continue

@@ -31,7 +31,7 @@ THREADS_PER_SM = 2048
 MAX_LINES = 24  # of a figure's table; what is longer is for the plots
 
 Key = tuple[object, ...]
-_POINT = ("input", "rows", "cols", "k", "dtype", "largest", "columns")
+_POINT = ("input", "rows", "cols", "k", "dtype", "largest", "columns", "percent")
 
 
 def key_of(record: Record) -> Key:
@@ -92,7 +92,9 @@ def us_of(record: Record, name: str) -> float | None:
 def describe(record: Record) -> str:
     text = f"{record['input']} {record['rows']} x {size_text(record['cols'])} k={size_text(record['k'])}"
     columns = record.get("columns", 1)
-    return f"{text} {record['dtype']}" + (f", {columns} columns" if columns > 1 else "")
+    text += f" {record['dtype']}" + (f", {columns} columns" if columns > 1 else "")
+    percent = record.get("percent", 100)
+    return text + (f", {percent} % pass" if percent < 100 else "")
 
 
 def ratios_of(ratio: Ratio, records: Sequence[Record]) -> list[float]:
@@ -111,7 +113,7 @@ def range_text(low: float, high: float) -> str:
 
 
 def where_text(where: object) -> str:
-    words = {"rows": "rows {}", "cols": "N = {}", "input": "{}", "dtype": "{}"}
+    words = {"rows": "rows {}", "cols": "N = {}", "input": "{}", "dtype": "{}", "percent": "{} % pass"}
     texts = (words[n].format(size_text(v) if isinstance(v, int) else v) for n, v in dict(where).items())
     return ", ".join(texts)
 
@@ -195,7 +197,8 @@ def times_table(figure: Figure, records: Sequence[Record]) -> tuple[list[str], l
     rows = [
         [describe(r), number_text(r["floor_us"]), *(number_text(us_of(r, name)) for name in names)]
         for r in sorted(
-            records, key=lambda r: (r["input"], r["dtype"], r["rows"], r["cols"], r["columns"], r["k"])
+            records,
+            key=lambda r: (r["input"], r["dtype"], r["rows"], r["cols"], r["columns"], r["percent"], r["k"]),
         )
     ]
     return ["point", "one read", *names], rows

@@ -6,11 +6,13 @@ import dataclasses
 import itertools
 import json
 import math
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
 
+import torch_topk
 from bench import ablation, bitonic_model, paper_figures, papers, papers_page, plot, timing
 from bench.figure import NARROW, REAL, THIRTY_BITS, Duel, Figure, Point, Ratio, quick
 from bench.paper_figures import FIGURES, METHODS, PAPERS, TIMED
@@ -192,6 +194,30 @@ def test_a_wrong_result_is_found_whoever_it_is_of():
     assert papers.verify({"auto": timed(0, 2), "air": other_values}, data, point)["air"] == "other values"
 
 
+@pytest.mark.parametrize("heeds", [True, False])
+def test_what_a_filter_lets_pass_is_what_its_winners_are_of(monkeypatch, heeds):
+    class Condition(NamedTuple):
+        column: torch.Tensor
+        comparison: str
+        threshold: float
+
+    def topk_where(score, mask, k, *, largest, order):
+        assert mask.comparison == "<" and mask.threshold == 0.4
+        passing = score.masked_fill(mask.column >= mask.threshold, -torch.inf) if heeds else score
+        return (*passing.topk(k, largest=largest), None)
+
+    monkeypatch.setattr(torch_topk, "Condition", Condition, raising=False)
+    monkeypatch.setattr(torch_topk, "topk_where", topk_where, raising=False)
+    point = Point("uniform", 1, 500, 20, columns=2, percent=40)
+    data = papers.data_of(point, torch.device("cpu"), filtered=True)
+    record = papers.run_point(FIGURES["bitonic-16"], point, data, papers.Spared())
+    wrong = [failure.split(":")[0] for failure in record["failures"]]
+    assert wrong == ([] if heeds else ["topk_where filtered"])
+    verified = {c["name"]: c.get("verified") for c in record["contenders"]}
+    assert verified["topk_where filtered"] == heeds and verified["masked_fill + auto"]
+    assert verified["masked_fill + torch.topk"]
+
+
 def test_who_is_slow_gives_up_and_is_spared_where_there_is_more_to_do(monkeypatch):
     monkeypatch.setattr(papers, "SLOW_US", 1000.0)
     monkeypatch.setattr(papers, "call_of", lambda name, *rest: lambda x: timing.time.sleep(0.003))
@@ -332,7 +358,7 @@ def test_time_is_shared_among_figures(monkeypatch):
             pass
 
     monkeypatch.setattr(papers, "run_point", run_point)
-    monkeypatch.setattr(papers, "data_of", lambda point, device: papers.Data([], []))
+    monkeypatch.setattr(papers, "data_of", lambda point, device, filtered: papers.Data([], []))
     sizes = [256, 128, 512, 1024]
     todo = {name: [Point("uniform", 1, cols, 1) for cols in sizes] for name in ("split-9", "split-15")}
     run = papers.run_figures(todo, torch.device("cpu"), 60, papers.Spared(), Sink())
