@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-# The inputs that are not of tests/inputs.py: papers.make.
+# The inputs that are not of tests/inputs.py: paper_calls.make.
 REAL = "patch_distances"
 THIRTY_BITS = "thirty_bits"
 NARROW = "narrow_normal"

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 import torch_topk
-from bench import ablation, bitonic_model, paper_figures, papers, papers_page, plot, timing
+from bench import ablation, bitonic_model, paper_calls, paper_figures, papers, papers_page, plot, timing
 from bench.figure import NARROW, REAL, THIRTY_BITS, Duel, Figure, Point, Ratio, quick
 from bench.paper_figures import FIGURES, METHODS, PAPERS, TIMED
 from tests import inputs
@@ -76,9 +76,9 @@ def test_every_contender_is_something_that_can_be_built_or_says_why_not():
     for name in {name for figure in FIGURES.values() for name in figure.contenders}:
         try:
             assert callable(papers.call_of(name, point, data, selection=False))
-        except papers.NotOfferedError as error:
+        except paper_calls.NotOfferedError as error:
             assert str(error)
-    with pytest.raises(papers.NotOfferedError, match="no algorithm nothing"):
+    with pytest.raises(paper_calls.NotOfferedError, match="no algorithm nothing"):
         papers.call_of("nothing", point, data, selection=False)
 
 
@@ -86,7 +86,7 @@ def test_what_the_study_build_is_asked_for(monkeypatch):
     def study_operator(name: str):
         return lambda x, *arguments, **options: (name, *arguments, options)
 
-    monkeypatch.setattr(papers, "study_operator", study_operator)
+    monkeypatch.setattr(paper_calls, "study_operator", study_operator)
     x = torch.rand(1, 64)
     for name, want in {
         "air.many_blocks": ("_form", 4, "air.many_blocks", False, False, {}),
@@ -119,23 +119,23 @@ def test_quick_points_are_few_and_small(name):
 
 def test_the_inputs_of_the_papers_own():
     device = torch.device("cpu")
-    few = papers.make(Point(THIRTY_BITS, 1, 5000, 1, "int32"), device)
+    few = paper_calls.make(Point(THIRTY_BITS, 1, 5000, 1, "int32"), device)
     assert few.dtype == torch.int32 and few.min() >= 0 and 2**29 < few.max() < 2**30
-    narrow = papers.make(Point(NARROW, 2, 5000, 1, "int32"), device).double()
+    narrow = paper_calls.make(Point(NARROW, 2, 5000, 1, "int32"), device).double()
     assert abs(narrow.mean() - 10**8) < 1 and 9 < narrow.std() < 11 and narrow.shape == (2, 5000)
 
 
 def test_real_distances_are_those_of_patches_and_go_on_with_the_next_patch(monkeypatch):
     pytest.importorskip("sklearn")
-    vectors = papers.patches().numpy()
+    vectors = paper_calls.patches().numpy()
     assert vectors.shape == (531720, 192) and vectors.dtype == np.uint8
     for most, cols in ((None, 300), (100, 250)):
         some = vectors[: most or cols].astype(np.int64)
-        monkeypatch.setattr(papers, "patches", lambda some=some: torch.from_numpy(some.astype(np.uint8)))
+        monkeypatch.setattr(paper_calls, "patches", lambda some=some: torch.from_numpy(some.astype(np.uint8)))
         every = np.concatenate(
             [((some - some[-1 - i]) ** 2).sum(1) for i in range(math.ceil(cols / len(some)))]
         )
-        got = papers.patch_distances(cols, torch.device("cpu"))
+        got = paper_calls.patch_distances(cols, torch.device("cpu"))
         assert got.shape == (1, cols) and (got.numpy()[0] == every[:cols]).all()
 
 
