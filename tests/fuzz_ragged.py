@@ -1,4 +1,5 @@
-"""Targets of tests/fuzz.py: requests of topk_varlen, kth_value, topk_mask, keep_topk and top_k_top_p_filter_.
+"""Targets of tests/fuzz.py: requests of topk_varlen, topk_where, kth_value, topk_mask, keep_topk and
+top_k_top_p_filter_.
 
     python -m tests.fuzz "ragged: float32 normal 3x50 k=4 seed=9 op=topk_varlen lengths=int64/hostile"
 
@@ -9,6 +10,8 @@ A case's options are the arguments of its op. One that is a tensor is drawn from
     ids                  layout/dtype/share: so many are negative
     page_table           tables x pages
     p_of, min_p_of       dtype/kind: where these are tensors
+    by                   dtype+dtype..: of further keys
+    where                dtype/comparison/kind+..: conditions, of a threshold a row (`own`) or of one
 Besides: layout, of the input (INPUT_LAYOUTS); dim=0, which is given the transpose; out=1, slices of wider
 buffers.
 """
@@ -26,6 +29,8 @@ import torch
 import torch_topk
 from tests import inputs, oracle, selection_oracle, varlen_oracle
 from tests.cases import Case, number_near
+from tests.where_oracle import COMPARISONS, assert_where
+from torch_topk import Condition
 
 # Tensors from words ------------------------------------------------------------------------------------
 
@@ -200,6 +205,46 @@ def varlen_problem(case: Case, source: Source, functions) -> str | None:
     return problem
 
 
+def where_problem(case: Case, source: Source, functions) -> str | None:
+    """Of further keys and columns, which are drawn on the device, the oracle has copies on the host."""
+    drawn = dict(case.options)
+
+    def beside(dtype_name: str, seed: int) -> torch.Tensor:
+        dtype = getattr(torch, dtype_name)
+        tensor = inputs.make("few_distinct", case.rows, case.cols, dtype, source.device, case.seed + seed)
+        return with_dim(case, tensor)[0]
+
+    tensor, dim = with_dim(case, source.tensor)
+    on_cpu = with_dim(case, source.on_cpu)[0]
+    keys = [beside(name, i) for i, name in enumerate(drawn.get("by", "").split("+"), 10) if name]
+    mask = columns(case, "mask", source.device)
+    wheres = [] if mask is None else [mask.t() if dim and mask.dim() == 2 else mask]
+    for i, words in enumerate(drawn.get("where", "").split("+"), 20):
+        if not words:
+            continue
+        dtype_name, comparison, kind = words.split("/")
+        column = beside(dtype_name, i)
+        threshold = (
+            oracle.as_ints(column).select(dim.get("dim", 1), case.cols // 2).clone().view(column.dtype)
+        )
+        threshold = threshold if kind == "own" else oracle.as_ints(threshold)[-1].view(column.dtype)
+        wheres.append(Condition(column, list(COMPARISONS)[int(comparison)], threshold))
+    options = {**dim, **taken(case, *FLAGS, "order", "pad_index", "index_dtype")}
+    result = functions.topk_where((tensor, *keys), wheres, case.k, **options)
+    result = type(result)(tuple(x.cpu() for x in result.values), result.indices.cpu(), result.counts.cpu())
+    wheres = [
+        Condition(where.column.cpu(), where.comparison, where.threshold.cpu())
+        if isinstance(where, Condition)
+        else where.cpu()
+        for where in wheres
+    ]
+    try:
+        assert_where(result, (on_cpu, *(key.cpu() for key in keys)), wheres, case.k, **options)
+    except AssertionError as error:
+        return str(error)
+    return None
+
+
 def own_numbers(case: Case, name: str, otherwise: int | None, device: str) -> tuple:
     """An argument, and the number of each row."""
     given = numbers(case, name, case.cols, device, scalar=True)
@@ -327,6 +372,7 @@ def filter_problem(case: Case, source: Source, functions) -> str | None:
 
 PROBLEMS = {
     "topk_varlen": varlen_problem,
+    "topk_where": where_problem,
     "kth_value": kth_value_problem,
     "topk_mask": topk_mask_problem,
     "keep_topk": keep_topk_problem,
@@ -379,6 +425,27 @@ def drawn_varlen(rng: random.Random, case: Case) -> dict:
     return options
 
 
+def drawn_where(rng: random.Random, case: Case) -> dict:
+    def dtypes(most: int) -> list[str]:
+        return [oracle.name_of(rng.choice(oracle.DTYPES)) for _ in range(rng.randint(0, most))]
+
+    options: dict[str, object] = {"order": rng.choice(("any", "value", "index"))}
+    if rng.random() < 0.5:
+        options["by"] = "+".join(dtypes(3))
+    if rng.random() < 0.6:
+        words = [f"{name}/{rng.randrange(6)}/{rng.choice(('own', 'one'))}" for name in dtypes(4)]
+        options["where"] = "+".join(words)
+    options = {name: option for name, option in options.items() if option}
+    if rng.random() < 0.4:
+        options["mask"] = f"rows/{rng.choice((0, 0.01, 0.5, 0.99, 1))}"
+    if rng.random() < 0.25:
+        options["dim"] = 0
+    if rng.random() < 0.3:
+        options["pad_index"] = rng.choice((-7, 0, 2**31 - 1))
+    options["index_dtype"] = rng.choice((torch.int32, torch.int64))
+    return options
+
+
 def drawn_selection(rng: random.Random, case: Case, op: str) -> dict:
     options: dict[str, object] = {}
     if rng.random() < 0.4:
@@ -428,6 +495,7 @@ def ops_of(case: Case) -> list[str]:
     """Those that take the input, as often as they are to be drawn."""
     ops = ["topk_varlen"] * 6
     if case.rows and case.cols:
+        ops += ["topk_where"] * 3
         ops += ["kth_value", "topk_mask", "keep_topk"]
         in_place = dict(case.options).get("layout") != "one_row"
         logits = case.dtype in oracle.FLOAT_DTYPES and case.dtype.itemsize > 1
@@ -438,13 +506,15 @@ def ops_of(case: Case) -> list[str]:
 def drawn_request(rng: random.Random, case: Case, op: str) -> Case:
     """A case of the same input."""
     k = number_near(rng, max(case.cols, 1))
-    if op == "topk_varlen" and rng.random() < 0.2:
+    if op in ("topk_varlen", "topk_where") and rng.random() < 0.2:
         k = rng.choice((0, case.cols + 1, case.cols + rng.randint(1, 100)))
-    elif op not in ("topk_varlen", "kth_value") and rng.random() < 0.1:
+    elif op not in ("topk_varlen", "topk_where", "kth_value") and rng.random() < 0.1:
         k = rng.choice((0, -3, case.cols + 9, 2**40))
     options: dict[str, object] = {"op": op}
     if op == "topk_varlen":
         options |= drawn_varlen(rng, case)
+    elif op == "topk_where":
+        options |= drawn_where(rng, case)
     elif op == "top_k_top_p_filter_":
         options |= drawn_filter(rng, case)
     else:

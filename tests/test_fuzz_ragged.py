@@ -53,6 +53,7 @@ def test_requests_are_of_every_kind():
         "lengths", "starts", "row_k", "mask", "offsets", "ids", "page_table", "page_size", "page_row",
         "page_start", "largest", "magnitude", "order", "return_values", "pad_index", "index_dtype",
         "max_length", "out", "layout", "k_of", "ties", "fill", "dim", "p", "min_p", "p_of", "min_p_of",
+        "by", "where",
     }  # fmt: skip
     for name in ("lengths", "starts", "row_k", "offsets", "k_of"):
         words = {x.get(name) for x in options} - {None, "none"}

@@ -6,6 +6,7 @@ is ``torch.ops.gputopk.topk``. What stands around it:
 - ``topk_varlen``: ragged rows. ``kth_value``, ``topk_mask``, ``keep_topk``: the set without a list.
   ``top_k_top_p_filter_``: what to sample from.
 - ``merge_topk``, ``topk_sharded``, ``distributed.topk``, ``StreamingTopK``: rows that lie in several places.
+- ``topk_where``: a query's filter and ranking, by one key or several.
 - ``sparsify_``, ``TopKState``, ``topk_hook``: gradients that are sent in part.
 - ``rerank``, ``knn``: nearest neighbours.
 
@@ -17,6 +18,7 @@ from ._elsewhere import backend
 from ._install import install, installed, uninstall
 from ._libraries import has_cuda
 from ._version import __version__
+from ._where import Condition, TopKWhere, topk_where
 from .knn import knn
 from .merge import Merged, merge_topk, topk_sharded
 from .ops import Algorithm, topk
@@ -31,6 +33,7 @@ from .varlen import TopKVarlen, topk_varlen
 __all__ = [
     "Algorithm",
     "CompressionStats",
+    "Condition",
     "KthValue",
     "Merged",
     "Metric",
@@ -40,6 +43,7 @@ __all__ = [
     "StreamingTopK",
     "TopKState",
     "TopKVarlen",
+    "TopKWhere",
     "__version__",
     "backend",
     "distributed",
@@ -61,5 +65,6 @@ __all__ = [
     "topk_mask",
     "topk_sharded",
     "topk_varlen",
+    "topk_where",
     "uninstall",
 ]

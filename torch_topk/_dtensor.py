@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
-from . import distributed, merge, sampling, selection, sparsify, varlen
+from . import _where, distributed, merge, sampling, selection, sparsify, varlen
 from ._autograd import gather, in_index_order
 from ._fakes import check_dim_and_k, check_request, result_shape
 from ._sharding import register
@@ -372,6 +372,32 @@ def topk_varlen(
     local_out = rows.in_place("values", values), rows.in_place("indices", indices)
     counts = varlen.topk_varlen(rows.local(), k, **mine, **numbers, out=local_out).counts
     return varlen.TopKVarlen(values, indices, rows.wrap(counts))
+
+
+def topk_where(
+    keys: Sequence[Any], wheres: Sequence[Any], k: int, dim: int, options: dict[str, Any]
+) -> _where.TopKWhere:
+    """Keys and columns lie as the first key does; what is of all rows is needed everywhere."""
+    rows = Rows("topk_where", "score", keys[0], dim)
+    rows.check_uncut()
+
+    def beside(name: str, tensor: Any) -> Any:
+        if not isinstance(tensor, Tensor):
+            return tensor  # which is refused below
+        if tensor.dim() != rows.tensor.dim():
+            return rows.everywhere(name, tensor)
+        return rows.place(name, tensor, rows.placements)
+
+    def placed(where: Any) -> Any:
+        if not isinstance(where, _where.Condition):
+            return beside("mask", where)
+        column, threshold = beside("column", where.column), rows.number("threshold", where.threshold)
+        return _where.Condition(column, where.comparison, threshold)
+
+    mine = tuple(beside("score", key) for key in keys)
+    found = _where.topk_where(mine, tuple(map(placed, wheres)), k, dim, **options)
+    counts = rows.wrap(found.counts.unsqueeze(rows.dim)).squeeze(rows.dim)
+    return _where.TopKWhere(tuple(map(rows.wrap, found.values)), rows.wrap(found.indices), counts)
 
 
 def merge_topk(values: Any, ids: Any, k: int, **options: Any) -> merge.Merged:

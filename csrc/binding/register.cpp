@@ -93,6 +93,14 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "ScalarType? index_dtype=None, SymInt? max_length=None, Tensor(a!)? values, Tensor(b!) indices, "
       "Tensor(c!) counts) -> ()");
 
+  // Of each row the k best among the elements whose mask is set and of which columns[i] compares with
+  // thresholds[i] as comparisons[i] has it (core/condition.h). `order`, and what is behind the winners, as in
+  // topk_varlen; index_dtype: int64 unless given.
+  m.def(
+      "topk_where(Tensor self, SymInt k, Tensor[] columns, int[] comparisons, Tensor[] thresholds, "
+      "Tensor? mask=None, Tensor? row_k=None, *, bool largest=True, bool magnitude=False, int order=1, "
+      "int pad_index=-1, ScalarType? index_dtype=None) -> (Tensor values, Tensor indices, Tensor counts)");
+
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(
       "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "

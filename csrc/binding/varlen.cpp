@@ -45,14 +45,6 @@ Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self,
   return numbers_of(*tensor, tensor->stride(0), 0);
 }
 
-void check_columns(const Tensor& tensor, const char* name, const Tensor& self) {
-  const bool shared = tensor.dim() == 1 && tensor.size(0) == self.size(1);
-  const bool own = tensor.dim() == 2 && tensor.size(0) == self.size(0) && tensor.size(1) == self.size(1);
-  check(shared || own, kVarlen, name, " must have shape [", self.size(0), ", ", self.size(1), "] or [",
-        self.size(1), "], but has ", sizes_text(tensor));
-  check_device(tensor, name, self);
-}
-
 // A table of columns that all rows share has stride 0.
 Numbers of_columns(const MaybeTensor& tensor, const char* name, const Tensor& self) {
   if (!tensor) return {};
@@ -82,17 +74,6 @@ void set_page_map(const VarlenArguments& arguments, IndexMap& map) {
   map.page_start = of_rows(arguments.page_start, "page_start", arguments.self, false);
 }
 
-// A request whose tensors have been checked. `input` and `mask` are rows of adjacent elements, by a copy
-// where the layout has none.
-struct VarlenRequest {
-  VarlenProblem varlen;
-  Tensor input;
-  MaybeTensor mask;
-  ScalarType index_dtype;
-
-  bool empty() const { return varlen.problem.rows == 0; }
-};
-
 // The input's dtype, as this library has it.
 DType check_input(const Tensor& self, const char* op) {
   check(self.dim() == 2, op, "the input must have 2 dimensions, but has ", self.dim());
@@ -103,19 +84,10 @@ DType check_input(const Tensor& self, const char* op) {
 
 VarlenRequest canonicalise(const VarlenArguments& arguments) {
   const Tensor& self = arguments.self;
-  const DType dtype = check_input(self, kVarlen);
-  const int64_t rows = self.size(0), cols = self.size(1), k = arguments.k;
-  check(k >= 0 && k <= INT32_MAX, kVarlen, "k must be in [0, ", INT32_MAX, "], but is ", k);
-  check(arguments.order >= 0 && arguments.order < kWinnerOrders, kVarlen, "order must be in [0, ",
-        kWinnerOrders - 1, "], but is ", arguments.order);
-  const ScalarType index_dtype = arguments.index_dtype.value_or(ScalarType::Int);
-  check(index_dtype == ScalarType::Long || index_dtype == ScalarType::Int, kVarlen,
-        "index_dtype must be torch.int64 or torch.int32");
-  const bool wide = index_dtype == ScalarType::Long;
-  check(wide || cols <= INT32_MAX, kVarlen, "index_dtype torch.int32 cannot index ", cols,
-        " elements, at most ", INT32_MAX);
-  check(wide || (arguments.pad_index >= INT32_MIN && arguments.pad_index <= INT32_MAX), kVarlen,
-        "pad_index is ", arguments.pad_index, ", which torch.int32 does not hold");
+  VarlenRequest request =
+      request_of_rows({self, arguments.k, arguments.row_k, arguments.largest, arguments.magnitude,
+                       arguments.order, arguments.pad_index, arguments.index_dtype.value_or(ScalarType::Int)},
+                      kVarlen);
   check(arguments.max_length.value_or(0) >= 0, kVarlen, "max_length must be at least 0, but is ",
         arguments.max_length.value_or(0));
   const int maps = (arguments.offsets ? 1 : 0) + (arguments.ids ? 1 : 0) + (arguments.page_table ? 1 : 0);
@@ -124,48 +96,38 @@ VarlenRequest canonicalise(const VarlenArguments& arguments) {
             arguments.starts->scalar_type() == arguments.lengths->scalar_type(),
         kVarlen, "starts and lengths must have one dtype");
 
-  VarlenRequest request{{}, self, arguments.mask, index_dtype};
   VarlenProblem& varlen = request.varlen;
-  varlen.windows.cols = cols;
-  varlen.windows.k = k;
   varlen.windows.lengths = of_rows(arguments.lengths, "lengths", self);
   varlen.windows.starts = of_rows(arguments.starts, "starts", self);
-  varlen.windows.row_k = of_rows(arguments.row_k, "row_k", self);
   varlen.map.offsets = of_rows(arguments.offsets, "offsets", self);
   varlen.map.ids = varlen.filter.ids = of_columns(arguments.ids, "ids", self);
-  check(wide || !varlen.map.ids.wide, kVarlen, "ids are int64: index_dtype must be torch.int64 too");
-  varlen.map.pad_index = arguments.pad_index;
+  check(varlen.problem.wide_indices || !varlen.map.ids.wide, kVarlen,
+        "ids are int64: index_dtype must be torch.int64 too");
   set_page_map(arguments, varlen.map);
-  if (arguments.mask) {
-    check_columns(*arguments.mask, "mask", self);
-    check(arguments.mask->scalar_type() == ScalarType::Bool, kVarlen, "mask must be bool, not ",
-          dtype_text(arguments.mask->scalar_type()));
-  }
-
-  Problem& problem = varlen.problem;
-  problem.dtype = dtype;
-  problem.rows = rows;
-  problem.cols = cols;
-  problem.k = k;
-  problem.largest = arguments.largest;
-  problem.magnitude = arguments.magnitude;
-  problem.wide_indices = wide;
-  varlen.order = static_cast<WinnerOrder>(arguments.order);
-  problem.sorted = varlen.order == WinnerOrder::kByValue;
-  varlen.max_length = std::min(cols, arguments.max_length.value_or(cols));
+  set_mask(request, arguments.mask, kVarlen);
+  varlen.max_length = std::min(varlen.problem.cols, arguments.max_length.value_or(varlen.problem.cols));
   return request;
 }
 
+// How far apart its rows lie; 0 where all share one.
+int64_t shared_row_stride(const Tensor& tensor) { return tensor.dim() == 2 ? tensor.stride(0) : 0; }
+
 // After all checks.
-void gather_rows(VarlenRequest& request) {
+void gather_rows(VarlenRequest& request, const char* op) {
   VarlenProblem& varlen = request.varlen;
-  if (!is_dense_in_rows(request.input)) request.input = dense_copy(request.input, kVarlen);
+  if (!is_dense_in_rows(request.input)) request.input = dense_copy(request.input, op);
   varlen.problem.row_stride = row_stride(request.input);
+  for (size_t i = 0; i < request.columns.size(); ++i) {
+    Tensor& column = request.columns[i];
+    if (!is_dense_in_rows(column)) column = dense_copy(column, op);
+    varlen.filter.conditions[i].column = column.const_data_ptr();
+    varlen.filter.conditions[i].row_stride = shared_row_stride(column);
+  }
   if (!request.mask) return;
-  if (!is_dense_in_rows(*request.mask)) request.mask = dense_copy(*request.mask, kVarlen);
+  if (!is_dense_in_rows(*request.mask)) request.mask = dense_copy(*request.mask, op);
   if (request.mask->numel() > 0)
     varlen.filter.mask = static_cast<const uint8_t*>(request.mask->const_data_ptr());
-  varlen.filter.mask_row_stride = request.mask->dim() == 2 ? request.mask->stride(0) : 0;
+  varlen.filter.mask_row_stride = shared_row_stride(*request.mask);
 }
 
 void check_out(const Tensor& out, const char* name, ScalarType dtype, const std::vector<int64_t>& sizes,
@@ -214,9 +176,9 @@ void check_outs(const VarlenArguments& arguments, const VarlenRequest& request, 
 }
 
 void fill(VarlenRequest& request, const MaybeTensor& values, const Tensor& indices, const Tensor& counts,
-          VarlenRun run) {
+          VarlenRun run, const char* op) {
   if (request.empty()) return;
-  gather_rows(request);
+  gather_rows(request, op);
   const VarlenProblem& varlen = request.varlen;
   VarlenBuffers buffers;
   buffers.input = request.input.const_data_ptr();
@@ -230,24 +192,78 @@ void fill(VarlenRequest& request, const MaybeTensor& values, const Tensor& indic
 
 }  // namespace
 
-std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments, VarlenRun run) {
-  VarlenRequest request = canonicalise(arguments);
-  const Tensor& self = arguments.self;
+void check_columns(const Tensor& tensor, const char* name, const Tensor& self, const char* op) {
+  const bool shared = tensor.dim() == 1 && tensor.size(0) == self.size(1);
+  const bool own = tensor.dim() == 2 && tensor.size(0) == self.size(0) && tensor.size(1) == self.size(1);
+  check(shared || own, op, name, " must have shape [", self.size(0), ", ", self.size(1), "] or [",
+        self.size(1), "], but has ", sizes_text(tensor));
+  check_device(tensor, name, self, op);
+}
+
+void set_mask(VarlenRequest& request, const MaybeTensor& mask, const char* op) {
+  if (!mask) return;
+  check_columns(*mask, "mask", request.input, op);
+  check(mask->scalar_type() == ScalarType::Bool, op, "mask must be bool, not ",
+        dtype_text(mask->scalar_type()));
+  request.mask = mask;
+}
+
+VarlenRequest request_of_rows(const RowArguments& arguments, const char* op) {
+  const auto& [self, k, row_k, largest, magnitude, order, pad_index, index_dtype] = arguments;
+  const DType dtype = check_input(self, op);
+  const int64_t rows = self.size(0), cols = self.size(1);
+  check(k >= 0 && k <= INT32_MAX, op, "k must be in [0, ", INT32_MAX, "], but is ", k);
+  check(order >= 0 && order < kWinnerOrders, op, "order must be in [0, ", kWinnerOrders - 1, "], but is ",
+        order);
+  check(index_dtype == ScalarType::Long || index_dtype == ScalarType::Int, op,
+        "index_dtype must be torch.int64 or torch.int32");
+  const bool wide = index_dtype == ScalarType::Long;
+  check(wide || cols <= INT32_MAX, op, "index_dtype torch.int32 cannot index ", cols, " elements, at most ",
+        INT32_MAX);
+  check(wide || (pad_index >= INT32_MIN && pad_index <= INT32_MAX), op, "pad_index is ", pad_index,
+        ", which torch.int32 does not hold");
+
+  VarlenRequest request{{}, self, {}, {}, index_dtype};
+  VarlenProblem& varlen = request.varlen;
+  varlen.windows.cols = varlen.max_length = cols;
+  varlen.windows.k = k;
+  varlen.windows.row_k = of_rows(row_k, "row_k", self, true, op);
+  varlen.map.pad_index = pad_index;
+  varlen.order = static_cast<WinnerOrder>(order);
+  Problem& problem = varlen.problem;
+  problem.dtype = dtype;
+  problem.rows = rows;
+  problem.cols = cols;
+  problem.k = k;
+  problem.largest = largest;
+  problem.magnitude = magnitude;
+  problem.sorted = varlen.order == WinnerOrder::kByValue;
+  problem.wide_indices = wide;
+  return request;
+}
+
+VarlenOutputs fill_new(VarlenRequest& request, bool return_values, VarlenRun run, const char* op) {
+  const Tensor self = request.input;
   const int64_t rows = request.varlen.problem.rows, k = request.varlen.problem.k;
   const std::vector<int64_t> value_sizes =
-      arguments.return_values ? std::vector<int64_t>{rows, k} : std::vector<int64_t>{0};
-  Tensor values = new_empty(value_sizes, self.scalar_type(), self, kVarlen);
-  Tensor indices = new_empty({rows, k}, request.index_dtype, self, kVarlen);
-  Tensor counts = new_empty({rows}, ScalarType::Int, self, kVarlen);
-  fill(request, arguments.return_values ? MaybeTensor(values) : MaybeTensor(), indices, counts, run);
+      return_values ? std::vector<int64_t>{rows, k} : std::vector<int64_t>{0};
+  Tensor values = new_empty(value_sizes, self.scalar_type(), self, op);
+  Tensor indices = new_empty({rows, k}, request.index_dtype, self, op);
+  Tensor counts = new_empty({rows}, ScalarType::Int, self, op);
+  fill(request, return_values ? MaybeTensor(values) : MaybeTensor(), indices, counts, run, op);
   return {std::move(values), std::move(indices), std::move(counts)};
+}
+
+VarlenOutputs topk_varlen(const VarlenArguments& arguments, VarlenRun run) {
+  VarlenRequest request = canonicalise(arguments);
+  return fill_new(request, arguments.return_values, run, kVarlen);
 }
 
 void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values, const Tensor& indices,
                      const Tensor& counts, VarlenRun run) {
   VarlenRequest request = canonicalise(arguments);
   check_outs(arguments, request, values, indices, counts);
-  fill(request, values, indices, counts, run);
+  fill(request, values, indices, counts, run, kVarlen);
 }
 
 std::tuple<Tensor, Tensor> kth_value(const Tensor& self, const Tensor& k, const MaybeTensor& lengths,

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <tuple>
+#include <vector>
 
 #include "binding/tensors.h"
 #include "core/varlen_problem.h"
@@ -45,6 +46,42 @@ struct VarlenArguments {
 std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments, VarlenRun run);
 void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values, const Tensor& indices,
                      const Tensor& counts, VarlenRun run);
+
+// A request whose tensors have been checked. `input`, `mask` and `columns` are rows of adjacent elements, by
+// a copy where the layout has none.
+struct VarlenRequest {
+  VarlenProblem varlen;
+  Tensor input;
+  MaybeTensor mask;
+  std::vector<Tensor> columns;  // of the filter's conditions
+  ScalarType index_dtype;
+
+  bool empty() const { return varlen.problem.rows == 0; }
+};
+
+// The outputs of a request: values [rows, k], or [0] where they are not wanted, indices [rows, k] and counts
+// [rows].
+using VarlenOutputs = std::tuple<Tensor, Tensor, Tensor>;
+
+// What rows are selected by, beside what says which of their elements are candidates. `op` opens the errors.
+struct RowArguments {
+  const Tensor& self;
+  int64_t k;
+  const MaybeTensor& row_k;
+  bool largest;
+  bool magnitude;
+  int64_t order;
+  int64_t pad_index;
+  ScalarType index_dtype;
+};
+
+// Checks them, for whole rows without a filter.
+VarlenRequest request_of_rows(const RowArguments& arguments, const char* op);
+// Refuses what is neither [rows, cols] nor [cols] on the input's device.
+void check_columns(const Tensor& tensor, const char* name, const Tensor& self, const char* op = kVarlen);
+void set_mask(VarlenRequest& request, const MaybeTensor& mask, const char* op);
+// After all checks: makes the outputs, and fills them unless the request is empty.
+VarlenOutputs fill_new(VarlenRequest& request, bool return_values, VarlenRun run, const char* op);
 
 // What gputopk::kth_value's errors begin with.
 inline constexpr const char* kKthValue = "gputopk::kth_value: ";

@@ -4,8 +4,8 @@
 //   - A row's window is [start, start + length) of its columns; starts and lengths are clamped into [0,
 //   cols],
 //     and the window's end to cols. Nothing outside it is read.
-//   - Its candidates are the elements of the window whose mask is set and whose id is not negative. It has
-//     min(row_k, k, candidates) winners, and row_k is clamped into [0, k].
+//   - Its candidates are the elements of the window whose mask is set, whose id is not negative, and of which
+//     all conditions hold. It has min(row_k, k, candidates) winners, and row_k is clamped into [0, k].
 //   - Winners stand first, then padding: pad_index and pad_bits. A NaN or infinite candidate is no padding.
 //   - An index is the position in the window, counted from its start, or what IndexMap makes of it.
 //   - Ties go to the lower position. Where all candidates win, `any` order is by position.
@@ -13,6 +13,7 @@
 
 #include <cstdint>
 
+#include "core/condition.h"
 #include "core/key_order.h"
 #include "core/problem.h"
 
@@ -72,15 +73,25 @@ struct Windows {
   }
 };
 
+// Four of a query's, and three keys that are to equal another element's.
+constexpr int kMostConditions = 7;
+
 // Which elements of a window are candidates.
 struct Filter {
   const uint8_t* mask = nullptr;  // 0: none
   int64_t mask_row_stride = 0;    // its elements of a row are adjacent
   Numbers ids;                    // negative: none
+  Condition conditions[kMostConditions];
+  int condition_count = 0;
 
-  GPUTOPK_HOST_DEVICE bool filters() const { return mask != nullptr || ids.data != nullptr; }
+  GPUTOPK_HOST_DEVICE bool filters() const {
+    return mask != nullptr || ids.data != nullptr || condition_count > 0;
+  }
   GPUTOPK_HOST_DEVICE bool accepts(int64_t row, int64_t col) const {
     if (mask != nullptr && mask[row * mask_row_stride + col] == 0) return false;
+    for (int i = 0; i < condition_count; ++i) {
+      if (!conditions[i].holds(row, col)) return false;
+    }
     return ids.data == nullptr || ids.at(row, col) >= 0;
   }
 };

@@ -1,7 +1,7 @@
 // Ragged top-k on the CPU.
 //
-//  1. Where there is a mask, or ids, a row's candidates are first moved together, in their order, so that
-//     ties stay right.
+//  1. Where there is a filter, a row's candidates are first gathered, in their order, so that ties stay
+//     right: filtered_row.h.
 //  2. topk_cpu.h selects from the window as from a tensor of one row.
 //  3. Positions become indices, and padding is put behind them.
 //
@@ -13,14 +13,15 @@
 #include <atomic>
 #include <type_traits>
 
+#include "cpu/filtered_row.h"
 #include "cpu/workers.h"
 #include "cpu/workspace.h"
 
 namespace gputopk::cpu {
 namespace {
 
-// What a row costs beside reading it, and what an element costs that is looked at to be moved, in bytes as
-// workers.h counts them.
+// What a row costs beside reading it, and what an element costs that is filtered, in bytes as workers.h
+// counts them.
 constexpr int64_t kWorkPerRow = 1024;
 constexpr int64_t kWorkPerFiltered = 16;
 
@@ -28,9 +29,11 @@ struct Plan {
   int64_t workers;
   int64_t shared_length;  // rows that are longer are done by all workers
   int64_t longest;        // of a row that one worker does
+  int64_t room;           // for a filtered row's candidates
   size_t values_at;       // within a worker's slot: winners' values, where the caller wants none
-  size_t elements_at;     // candidates that were moved together
+  size_t elements_at;     // candidates of a filtered row
   size_t positions_at;    // and where they were; or, of the k-th alone, where the winners are
+  size_t indices_at;      // of those that are kept where candidates are dropped
   size_t slot_bytes;
   size_t shared_bytes;  // of a row that is done by all
   size_t total_bytes;
@@ -78,11 +81,13 @@ Plan make_plan(const VarlenProblem& varlen, int threads) {
     }
   }
   plan.workers = std::min(plan.workers, problem.rows);
-  plan.values_at = aligned(row_workspace_bytes(problem.dtype, plan.longest, most_winners));
+  plan.room = filters ? filtered_room(plan.longest, most_winners) : 0;
+  const int64_t selected_from = filters ? plan.room : plan.longest;
+  plan.values_at = aligned(row_workspace_bytes(problem.dtype, selected_from, most_winners));
   plan.elements_at = plan.values_at + aligned(kept * bytes);
-  plan.positions_at = plan.elements_at + (filters ? aligned(plan.longest * bytes) : 0);
-  const int64_t positions = filters ? plan.longest : varlen.kth_alone ? kept : 0;
-  plan.slot_bytes = plan.positions_at + aligned(positions * sizeof(int64_t));
+  plan.positions_at = plan.elements_at + aligned(plan.room * bytes);
+  plan.indices_at = plan.positions_at + aligned((varlen.kth_alone ? kept : plan.room) * sizeof(int64_t));
+  plan.slot_bytes = plan.indices_at + (filters ? aligned(most_winners * sizeof(int64_t)) : 0);
   plan.total_bytes = aligned(plan.shared_bytes) + plan.workers * plan.slot_bytes;
   return plan;
 }
@@ -91,25 +96,13 @@ struct Call {
   const VarlenProblem& varlen;
   const VarlenBuffers& buffers;
   const Plan& plan;
+  const FilterKernel filter;
   std::atomic<int64_t> next_row;
 
   char* slot(int64_t worker) const {
     return static_cast<char*>(buffers.workspace) + aligned(plan.shared_bytes) + worker * plan.slot_bytes;
   }
 };
-
-// Step 1. Returns how many.
-template <class Bits>
-int64_t move_together(const Filter& filter, const Bits* window, const Window& where, int64_t row,
-                      Bits* elements, int64_t* positions) {
-  int64_t count = 0;
-  for (int64_t i = 0; i < where.length; ++i) {
-    if (!filter.accepts(row, where.start + i)) continue;
-    elements[count] = window[i];
-    positions[count++] = i;
-  }
-  return count;
-}
 
 // How a row's selection is run: by one worker in its slot, or by all.
 struct Team {
@@ -131,7 +124,11 @@ void select_row(const Call& call, int64_t row, const Team& team) {
   if (varlen.filter.filters()) {
     Bits* const elements = reinterpret_cast<Bits*>(team.slot + call.plan.elements_at);
     int64_t* const places = reinterpret_cast<int64_t*>(team.slot + call.plan.positions_at);
-    candidates = move_together(varlen.filter, from, window, row, elements, places);
+    Bits* const kept = reinterpret_cast<Bits*>(team.slot + call.plan.values_at);
+    int64_t* const indices = reinterpret_cast<int64_t*>(team.slot + call.plan.indices_at);
+    const FilteredRow<Bits> filtered{varlen, call.filter,    row,  window,  from,          elements,
+                                     places, call.plan.room, kept, indices, team.selection};
+    candidates = filtered.gather();
     from = elements;
     positions = places;
   }
@@ -231,7 +228,7 @@ size_t varlen_workspace_bytes(const VarlenProblem& problem, int threads) {
 void topk_varlen(const VarlenProblem& problem, const VarlenBuffers& buffers, int threads,
                  ParallelFor parallel_for) {
   const Plan plan = make_plan(problem, threads);
-  Call call{problem, buffers, plan, {}};
+  Call call{problem, buffers, plan, filter_kernel_of(detect_level()), {}};
   const auto with_bits = [&](auto bits) {
     using Bits = decltype(bits);
     if (problem.problem.wide_indices) {

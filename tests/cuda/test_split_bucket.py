@@ -1,4 +1,4 @@
-"""Split-bucket top-k on a GPU: both rules, every named input and dtype, and sizes around what a tile holds."""
+"""Split-bucket top-k on a GPU: both rules, every named input and dtype, sizes around what a tile holds."""
 
 from __future__ import annotations
 
@@ -36,9 +36,14 @@ def check(tensor: torch.Tensor, k: int, forms=FORMS, **flags) -> None:
 
 @pytest.mark.parametrize(
     ("rows", "cols", "ks"),
-    [(70, 100, (1, 8, 100)), (40, 5000, (1, 64, 65, 1000)), (9, 70_000, (1, 30, 128, 1024)), (1, 500_000, (8, 200))],
+    [
+        (70, 100, (1, 8, 100)),
+        (40, 5000, (1, 64, 65, 1000)),
+        (9, 70_000, (1, 30, 128, 1024)),
+        (1, 500_000, (8, 200)),
+    ],
     ids=str,
-)  # fmt: skip
+)
 @DTYPES
 def test_every_named_input_is_answered_exactly_by_both_rules(device, dtype, rows, cols, ks):
     for seed, name in enumerate(inputs.names_for(dtype)):

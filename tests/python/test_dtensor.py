@@ -5,6 +5,7 @@ Rows lie unevenly, and some ranks have none. tests/python/test_sharding.py has t
 
 from __future__ import annotations
 
+import functools
 import itertools
 import warnings
 
@@ -280,6 +281,34 @@ def check_varlen(world):
         assert not any("gather" in name for name in seen.names), seen.names
 
 
+def queries(rows, place, place_beside):
+    """topk_where by one key and by two, along dimension 1 of three."""
+    score = place(inputs.make("few_distinct", rows, COLS * 5, torch.int32).view(rows, COLS, 5))
+    other = place(inputs.make("few_distinct", rows, COLS * 5).view(rows, COLS, 5))
+    limits = place_beside(torch.linspace(-2, 2, rows * 5).view(rows, 5))
+    shared = place_beside(torch.arange(COLS) % 3 > 0)
+    condition = torch_topk.Condition(other, "<=", limits)
+    one = torch_topk.topk_where(score, (shared, condition), 4, 1)
+    two = torch_topk.topk_where((score, other), condition, 4, 1, largest=(True, False), order="index")
+    return (one.values, *one[1:]), (*two.values, *two[1:])
+
+
+def check_where(world):
+    """Rows stay where they are; what is beside them comes there."""
+    for mesh, rows in itertools.product(meshes(world), (3, 7)):
+        wanted = queries(rows, torch.clone, torch.clone)
+        for placements, beside in itertools.product(every_placement(mesh, 3), of_rows(mesh)):
+            place = functools.partial(dealt, mesh=mesh, placements=placements)
+            place_beside = functools.partial(dealt, mesh=mesh, placements=beside)
+            if uncut(placements, 1) != placements:
+                with pytest.raises(RuntimeError, match=r"topk_where\(\): score is placed .* dimension 1"):
+                    queries(rows, place, place_beside)
+                continue
+            for got, want in zip(queries(rows, place, place_beside), wanted, strict=True):
+                assert_same(got[:-1], want[:-1], placements)
+                assert torch.equal(got[-1].full_tensor(), want[-1])
+
+
 def check_merge(world):
     for mesh, rows in itertools.product(meshes(world), (3, 7)):
         lists = inputs.make("few_distinct", 4 * rows, 6).view(4, rows, 6)
@@ -543,6 +572,7 @@ CHECKS = [
     check_gradients,
     check_sampling,
     check_varlen,
+    check_where,
     check_merge,
     check_sparsify,
     check_rerank,

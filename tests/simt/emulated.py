@@ -111,6 +111,22 @@ class _Numbers(ctypes.Structure):
     ]
 
 
+class _Condition(ctypes.Structure):
+    _fields_ = [
+        ("column", ctypes.c_void_p),
+        ("thresholds", ctypes.c_void_p),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("column_elements", "thresholds_elements", "row_stride", "threshold_stride")
+        ),
+        ("dtype", ctypes.c_int32),
+        ("comparison", ctypes.c_int32),
+    ]
+
+
+_MOST_CONDITIONS = 7
+
+
 class _Varlen(ctypes.Structure):
     _fields_ = [
         *(
@@ -149,10 +165,26 @@ class _Varlen(ctypes.Structure):
             )
         ),
         *((name, ctypes.c_void_p) for name in ("input", "mask", "values", "indices", "counts")),
+        ("conditions", _Condition * _MOST_CONDITIONS),
+        ("condition_count", ctypes.c_int64),
     ]
 
 
 _NOTHING = ctypes.c_int64()
+
+
+def _condition(column: torch.Tensor, comparison: int, thresholds: torch.Tensor) -> _Condition:
+    """Of a column [rows, cols] or [cols], and a threshold a row, or one."""
+    return _Condition(
+        column=column.data_ptr(),
+        thresholds=thresholds.data_ptr(),
+        column_elements=column.numel(),
+        thresholds_elements=thresholds.numel(),
+        row_stride=column.stride(0) if column.dim() == 2 else 0,
+        threshold_stride=thresholds.stride(0) if thresholds.dim() == 1 else 0,
+        dtype=_DTYPES[column.dtype],
+        comparison=comparison,
+    )
 
 
 def _numbers(table: torch.Tensor | None) -> _Numbers:
@@ -386,7 +418,8 @@ class Library:
     def varlen(self, tensor, k: int, device: Device = Device(), seed: int = 1, gap: int = 0, **options):
         """((values, indices, counts), plan), as of torch_topk.topk_varlen. Numbers, masks and ids are dense;
         ids and mask are [rows, cols]. gap: elements between rows of the outputs. tiles: by split_bucket's
-        tiles, where those serve, whatever they cost."""
+        tiles, where those serve, whatever they cost. conditions: the operator's columns, comparisons and
+        thresholds, one tuple each."""
         rows, cols = tensor.shape
         index_dtype = options.get("index_dtype", torch.int32)
         wide_values = torch.empty((rows, k + gap), dtype=tensor.dtype)
@@ -394,6 +427,7 @@ class Library:
         counts = torch.empty(rows, dtype=torch.int32)
         return_values = options.get("return_values", True)
         mask, table = options.get("mask"), options.get("page_table")
+        conditions = [_condition(*condition) for condition in options.get("conditions", ())]
         names = ("lengths", "starts", "row_k", "offsets", "ids", "page_table", "page_row", "page_start")
         call = _Varlen(
             dtype=_DTYPES[tensor.dtype],
@@ -421,6 +455,8 @@ class Library:
             values=wide_values.data_ptr() if return_values else 0,
             indices=wide_indices.data_ptr(),
             counts=counts.data_ptr(),
+            conditions=(_Condition * _MOST_CONDITIONS)(*conditions),
+            condition_count=len(conditions),
             **{name: _numbers(options.get(name)) for name in names},
         )
         plan = self._run(self.lib.simt_varlen, call, device, seed)

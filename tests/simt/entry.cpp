@@ -38,7 +38,15 @@ struct SimtNumbers {
   int32_t wide;
 };
 
-// The arguments of gputopk::topk_varlen.
+// One of gputopk::topk_where's.
+struct SimtCondition {
+  const void* column;
+  const void* thresholds;
+  int64_t column_elements, thresholds_elements, row_stride, threshold_stride;
+  int32_t dtype, comparison;
+};
+
+// The arguments of gputopk::topk_varlen, and conditions.
 struct SimtVarlen {
   int32_t dtype, largest, magnitude, order, wide_indices, page_shift, kth_alone, tiles;
   int64_t rows, cols, row_stride, k, max_length, pad_index, tables, pages, mask_row_stride, mask_elements;
@@ -49,6 +57,8 @@ struct SimtVarlen {
   void* values;
   void* indices;
   void* counts;
+  SimtCondition conditions[gputopk::kMostConditions];
+  int64_t condition_count;
 };
 
 struct SimtRerank {
@@ -272,6 +282,19 @@ int simt_varlen(const SimtVarlen* call, const SimtDevice* device, char* text, si
                       numbers("row_k", call->row_k), call->cols, call->k};
     varlen.filter = {static_cast<const uint8_t*>(call->mask), call->mask_row_stride,
                      numbers("ids", call->ids)};
+    for (int64_t i = 0; i < call->condition_count; ++i) {
+      const SimtCondition& given = call->conditions[i];
+      const auto dtype = static_cast<gputopk::DType>(given.dtype);
+      add_list("column", given.column, given.column_elements * gputopk::dtype_bytes(dtype));
+      add_list("thresholds", given.thresholds, given.thresholds_elements * gputopk::dtype_bytes(dtype));
+      varlen.filter.conditions[i] = {given.column,
+                                     given.thresholds,
+                                     given.row_stride,
+                                     given.threshold_stride,
+                                     dtype,
+                                     static_cast<gputopk::Comparison>(given.comparison)};
+      ++varlen.filter.condition_count;
+    }
     varlen.map.ids = varlen.filter.ids;
     varlen.map.offsets = numbers("offsets", call->offsets);
     varlen.map.page_table = numbers("page_table", call->page_table);

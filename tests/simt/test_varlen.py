@@ -8,6 +8,8 @@ import torch
 from tests import inputs, oracle
 from tests.simt import emulated
 from tests.varlen_oracle import assert_varlen, hostile, pad_bits
+from tests.where_oracle import COMPARISONS, candidates
+from torch_topk import Condition
 
 DEVICE = emulated.Device(sm_count=2)
 ORDERS = ("any", "value", "index")
@@ -96,6 +98,31 @@ def test_filters_and_what_an_index_becomes(order):
         check(tensor, k, page_table=table, page_size=16, pad_index=3, **where)
     given = {"page_row": hostile(rows, rows, torch.int32, 1), "page_start": hostile(rows, 57, torch.int32, 2)}
     check(tensor, 60, page_table=table, page_size=16, **given, **where)
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_conditions_on_columns(dtype):
+    """Of every dtype and comparison; rows that are to have no winners; and elements that equal the k-th."""
+    rows, cols = 5, 700
+    tensor = make(rows, cols)
+    column = make(rows, cols, dtype, "mixed_rows", seed=2)
+    own = oracle.as_ints(column)[:, 3].contiguous().view(dtype)
+    one = own[:1].view(torch.uint8).view(dtype).reshape(())
+    row_k = torch.tensor([20, 0, 3, 20, 7])
+    for comparison, words in enumerate(COMPARISONS):
+        for given, thresholds in ((column, own), (column[2], one)):
+            result, _ = emulated.library().varlen(
+                tensor, 20, DEVICE, comparison, conditions=[(given, comparison, thresholds)], row_k=row_k
+            )
+            mask = candidates(Condition(given, words, thresholds), tensor.shape, 1)
+            assert_varlen(result, tensor, 20, mask=torch.from_numpy(mask), row_k=row_k)
+    for same, magnitude in ((6, False), (7, True)):
+        ranks = oracle.ranks(oracle.bits_of(column).reshape(-1), dtype, magnitude).reshape(rows, cols)
+        result, _ = emulated.library().varlen(
+            tensor, 20, DEVICE, same, conditions=[(column, same, own), (tensor, 4, tensor[:, 5].contiguous())]
+        )
+        mask = (ranks == ranks[:, 3:4]) & (tensor >= tensor[:, 5:6]).numpy()
+        assert_varlen(result, tensor, 20, mask=torch.from_numpy(mask))
 
 
 def test_outs_with_gaps_strides_and_no_values():

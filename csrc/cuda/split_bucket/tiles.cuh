@@ -98,7 +98,7 @@ class RowTile {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) keys_[i] = order(loaded[i / kInVector][i % kInVector]);
     if (kWindows && level.ragged.filter.filters()) {
-#pragma unroll 4
+#pragma unroll 1
       for (int i = 0; i < kElements; ++i) {
         const bool there = (present_ >> i & 1) != 0;
         if (there && !level.ragged.filter.accepts(level.row(), start + first_ + offset(i)))

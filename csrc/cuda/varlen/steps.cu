@@ -1,7 +1,7 @@
 // Ragged top-k around a selection from windows: air/one_block.cu has that.
 //
-//   1. Where a mask or ids say which elements are candidates, a block a row moves them together, in their
-//      order, so that ties stay right, and notes where they were.
+//   1. Where a filter says which elements are candidates, a block a row moves them together, in their order,
+//      so that ties stay right, and notes where they were. A row that is to have no winners is not read.
 //   2. (The selection, and where order is wanted a step that orders positions by value or as they are.)
 //   3. A thread a place of the outputs turns the position into what the caller wants of it. Places behind the
 //      winners get padding.
@@ -51,12 +51,13 @@ __global__ void __launch_bounds__(tuning::kVarlenMoveThreads) move_rows(MovePara
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   for (int64_t row = blockIdx.x; row < params.rows; row += gridDim.x) {
     const Window window = params.windows.of(row);
+    const int64_t length = window.k > 0 ? window.length : 0;
     const Bits* const from = params.input + row * params.row_stride + window.start;
     const int64_t to = row * params.windows.cols;
     int64_t count = 0;  // of the tiles so far
-    for (int64_t tile = 0; tile < window.length; tile += tuning::kVarlenMoveThreads) {
+    for (int64_t tile = 0; tile < length; tile += tuning::kVarlenMoveThreads) {
       const int64_t i = tile + threadIdx.x;
-      const bool accepted = i < window.length && params.filter.accepts(row, window.start + i);
+      const bool accepted = i < length && params.filter.accepts(row, window.start + i);
       const unsigned accepting = __ballot_sync(~0u, accepted);
       if (lane == 0) of_warps[warp] = __popc(accepting);
       __syncthreads();  // all warps have counted

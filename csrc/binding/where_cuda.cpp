@@ -1,0 +1,27 @@
+// gputopk::topk_where on CUDA: plan, allocate, run, one status check.
+
+#include <torch/csrc/stable/library.h>
+
+#include "binding/check.h"
+#include "binding/cuda_device.h"
+#include "binding/run_plan.h"
+#include "binding/where.h"
+
+namespace gputopk::binding {
+namespace {
+
+void run(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like) {
+  constexpr int64_t kMostCols = 0xFFFFFFFF;
+  check(problem.problem.cols <= kMostCols, kWhere, "rows have ", problem.problem.cols,
+        " columns, at most 2^32 - 1 on CUDA");
+  const CurrentDevice current(like.get_device_index());
+  run_plan(cuda::make_varlen_plan(problem, device_of(like.get_device_index())), buffers, like, kWhere);
+}
+
+}  // namespace
+}  // namespace gputopk::binding
+
+STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
+  using namespace gputopk::binding;
+  m.impl("topk_where", TORCH_BOX(&boxed_topk_where<run>));
+}
