@@ -47,13 +47,17 @@ def _cpu_model() -> str:
 
 def _gpu(device: torch.device) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(device)
-    driver = _output_of("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader")
+    told = _output_of(
+        "nvidia-smi", "--query-gpu=driver_version,clocks.max.sm", "--format=csv,noheader,nounits"
+    )
+    driver, clock = (told or ", ").splitlines()[0].split(", ")
     return {
         "gpu": properties.name,
         "sms": properties.multi_processor_count,
+        "sm_mhz": int(clock) if clock.isdigit() else None,
         "l2_bytes": properties.L2_cache_size,
         "memory_bytes": properties.total_memory,
-        "driver": driver.splitlines()[0] if driver else None,
+        "driver": driver or None,
     }
 
 

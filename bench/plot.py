@@ -10,6 +10,7 @@
     <name>-points.png        a line a point: x floor of each contender, with the goal; for CPU sets x torch
     <name>-rerank.png        the same of bench_rerank.py
     <name>-<study>.png       ablations: x floor over cols, k or alpha of each variant; time by step; workload
+    <name>-<figure>.png      figures of papers (papers.py): us over cols, k or the number of columns
 
 What does not fit one picture goes on in <name>-...-2.png. Needs matplotlib and nothing else: the records may
 come from another machine.
@@ -28,7 +29,8 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench import report
+from bench import papers_page, report
+from bench.paper_figures import FIGURES
 from bench.report import Record, size_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
@@ -42,6 +44,12 @@ MAX_SHAPES = 12
 _COLOURS = {
     "floor": "0.6",
     "torch": "tab:red",
+    "torch.topk": "tab:red",
+    "torch.topk + gather": "tab:red",
+    "torch.kthvalue": "tab:red",
+    "torch.sort": "tab:brown",
+    "auto": "black",
+    "auto + gather": "black",
     "aten-op": "tab:gray",
     "torch:bmm": "tab:red",
     "torch:subtract": "tab:orange",
@@ -471,6 +479,30 @@ def _plot_workload(plt: Any, records: Sequence[Record], title: str, path: Path) 
     _panels(plt, groups, title, "elements / cols", draw, path, "k, or cols")
 
 
+def _plot_paper(plt: Any, records: Sequence[Record], header: Record, path: Path) -> None:
+    """Time of everyone over the figure's axis, a panel for each of what is fixed."""
+    over = records[0]["axis"]
+    names = _names(records)
+    groups: dict[str, list[Record]] = defaultdict(list)
+    for record in records:
+        texts = {
+            "rows": f"rows {record['rows']}",
+            "cols": f"cols {size_text(record['cols'])}",
+            "k": "k cols / 2" if 2 * record["k"] == record["cols"] else f"k {size_text(record['k'])}",
+        }
+        texts.pop(over, None)
+        groups[f"{record['input']} {record['dtype']}\n{', '.join(texts.values())}"].append(record)
+    groups = {name: some for name, some in groups.items() if len(some) > 1}
+
+    def draw(axes: Any, some: Sequence[Record]) -> None:
+        _curves(axes, some, names, "us", _colours(names), over)
+
+    if groups:
+        figure = FIGURES[records[0]["figure"]]
+        title = f"{figure.paper}, {figure.number.lower()}: {figure.about}. {_title(header)}"
+        _panels(plt, groups, title, "us", draw, path, over)
+
+
 def plot_file(path: Path, folder: Path | None = None) -> None:
     """Draws every plot that the file has data for."""
     try:
@@ -509,6 +541,8 @@ def plot_file(path: Path, folder: Path | None = None) -> None:
     for record in records:
         if record["kind"] == "ablation":
             studies[record["study"]].append(record)
+    for figure, some in papers_page.read([path]).points.items():
+        _plot_paper(plt, some, header, Path(f"{stem}-{figure}.png"))
     for study, some in studies.items():
         _plot_ablation(plt, some, header, Path(f"{stem}-{study}.png"))
 

@@ -144,7 +144,7 @@ std::tuple<Tensor, Tensor> split_bucket_study(Tensor self, int64_t k, bool large
   study.best_buckets_first = control_flow;
   study.cutoff = static_cast<int>(cutoff);
   if (tile != 0) {
-    const int64_t per_thread = split_bucket::row_tile(request.problem, {1, 0});
+    const int64_t per_thread = split_bucket::row_tile(request.problem, {1, 0, 0});
     check(tile > 0 && tile <= INT32_MAX && tile % per_thread == 0,
           "gputopk::_split_bucket: tile must be a multiple of ", per_thread, ", or 0, but is ", tile);
     study.threads = static_cast<int>(tile / per_thread);
@@ -208,8 +208,8 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
       "_grid_select(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int blocks=0, int "
       "threads=0, "
       "bool thread_queues=False, int form=0) -> (Tensor values, Tensor indices)");
-  // The same of split-bucket: rule 1 has buckets by digits, 2 by a search tree; a tile has so many elements of
-  // the row, and hands on `cutoff` entries. Without `task` every tile builds its own tree, without
+  // The same of split-bucket: rule 1 has buckets by digits, 2 by a search tree; a tile has so many elements
+  // of the row, and hands on `cutoff` entries. Without `task` every tile builds its own tree, without
   // `control_flow` all its buckets are counted.
   m.def(
       "_split_bucket(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int rule=0, int tile=0, "

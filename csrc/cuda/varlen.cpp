@@ -1,4 +1,6 @@
 // How a ragged top-k's plan is run: move candidates together, select from windows, order, finish.
+#include <algorithm>
+
 #include "cuda/topk.h"
 
 #include "cuda/workspace.h"
@@ -11,7 +13,7 @@ struct VarlenMemory {
   varlen::Moved moved;
   void* values = nullptr;
   void* positions = nullptr;
-  char* ordering = nullptr;
+  char* steps = nullptr;
   size_t bytes = 0;
 
   VarlenMemory(const VarlenPlan& plan, void* base) {
@@ -19,15 +21,20 @@ struct VarlenMemory {
     const Problem& problem = plan.problem.problem;
     const int64_t element = dtype_bytes(problem.dtype), position = plan.selection.wide_indices ? 8 : 4;
     Workspace workspace(base);
-    if (plan.problem.filter.filters()) {
+    const auto* const tree = std::get_if<split_bucket::Tree>(&plan.config);
+    if (tree != nullptr) {
+      moved.counts = workspace.take<int64_t>(problem.rows);
+    } else if (plan.problem.filter.filters()) {
       moved.elements = workspace.take<char>(problem.rows * problem.cols * element);
       moved.positions = workspace.take<char>(problem.rows * problem.cols * position);
       moved.counts = workspace.take<int64_t>(problem.rows);
     }
     values = workspace.take<char>(problem.rows * problem.k * element);
     positions = workspace.take<char>(problem.rows * problem.k * position);
-    const size_t more = plan.order_rows ? plan.order_rows->workspace_bytes(plan.ordering) : 0;
-    ordering = workspace.take<char>(static_cast<int64_t>(more));
+    // One after the other, the selection and the step that orders work in the same memory.
+    const size_t selecting = tree != nullptr ? tree->workspace_bytes(plan.selection) : 0;
+    const size_t ordering = plan.order_rows ? plan.order_rows->workspace_bytes(plan.ordering) : 0;
+    steps = workspace.take<char>(static_cast<int64_t>(std::max(selecting, ordering)));
     bytes = workspace.bytes();
   }
 };
@@ -39,26 +46,32 @@ size_t workspace_bytes(const VarlenPlan& plan) { return VarlenMemory(plan, nullp
 ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream stream) {
   const VarlenProblem& problem = plan.problem;
   const VarlenMemory memory(plan, buffers.workspace);
-  const bool filters = problem.filter.filters(), wide = plan.selection.wide_indices;
+  const bool wide = plan.selection.wide_indices;
   WindowRows rows{problem.windows, nullptr, problem.problem.row_stride, problem.kth_alone};
   Buffers selection;
   selection.input = buffers.input;
   if (problem.kth_alone) {
     selection.values = buffers.values;
     selection.indices = buffers.indices;
-    return plan.config.run_windows(plan.selection, rows, selection, stream);
+    return std::get<air::OneBlock>(plan.config).run_windows(plan.selection, rows, selection, stream);
   }
   selection.values = memory.values;
   selection.indices = memory.positions;
-  selection.workspace = memory.ordering;
+  selection.workspace = memory.steps;
   ErrorCode error = 0;
-  if (filters) {
-    error = varlen::move_together(problem, buffers, memory.moved, wide, stream);
-    rows = {problem.windows, memory.moved.counts, problem.problem.cols};
-    selection.input = memory.moved.elements;
-  }
-  if (error == 0 && problem.problem.k > 0) {
-    error = plan.config.run_windows(plan.selection, rows, selection, stream);
+  if (const auto* tree = std::get_if<split_bucket::Tree>(&plan.config)) {
+    const bool any_order = problem.order == WinnerOrder::kAny;
+    const split_bucket::RaggedRows ragged{rows, problem.filter, memory.moved.counts, any_order};
+    error = tree->run_windows(plan.selection, ragged, selection, stream);
+  } else {
+    if (problem.filter.filters()) {
+      error = varlen::move_together(problem, buffers, memory.moved, wide, stream);
+      rows = {problem.windows, memory.moved.counts, problem.problem.cols};
+      selection.input = memory.moved.elements;
+    }
+    if (error == 0 && problem.problem.k > 0) {
+      error = std::get<air::OneBlock>(plan.config).run_windows(plan.selection, rows, selection, stream);
+    }
   }
   // To order positions alone, they are the values too.
   if (problem.order == WinnerOrder::kByIndex) selection.values = memory.positions;

@@ -133,6 +133,7 @@ class _Varlen(ctypes.Structure):
             (name, ctypes.c_int32)
             for name in ("dtype", "largest", "magnitude", "order", "wide_indices", "page_shift", "kth_alone")
         ),
+        ("tiles", ctypes.c_int32),
         *(
             (name, ctypes.c_int64)
             for name in (
@@ -416,8 +417,9 @@ class Library:
 
     def varlen(self, tensor, k: int, device: Device = Device(), seed: int = 1, gap: int = 0, **options):
         """((values, indices, counts), plan), as of torch_topk.topk_varlen. Numbers, masks and ids are dense;
-        ids and mask are [rows, cols]. gap: elements between rows of the outputs. conditions: the operator's
-        columns, comparisons and thresholds, one tuple each."""
+        ids and mask are [rows, cols]. gap: elements between rows of the outputs. tiles: by split_bucket's
+        tiles, where those serve, whatever they cost. conditions: the operator's columns, comparisons and
+        thresholds, one tuple each."""
         rows, cols = tensor.shape
         index_dtype = options.get("index_dtype", torch.int32)
         wide_values = torch.empty((rows, k + gap), dtype=tensor.dtype)
@@ -435,6 +437,7 @@ class Library:
             wide_indices=index_dtype == torch.int64,
             page_shift=options.get("page_size", 1).bit_length() - 1,
             kth_alone=options.get("kth_alone", False),
+            tiles=options.get("tiles", False),
             rows=rows,
             cols=cols,
             row_stride=tensor.stride(0) if rows > 1 else cols,

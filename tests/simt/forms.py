@@ -76,7 +76,7 @@ def _delegate_cluster(rng: random.Random) -> dict[str, int]:
 def _split_bucket(rng: random.Random) -> dict[str, int]:
     return {
         "threads": rng.choice((0, 128, 128, 256, 512)),
-        "cutoff": rng.choice((0, 128, 128, 256, 1024)),
+        "cutoff": rng.choice((0, 64, 64, 256, 1024)),
         "one_tree_a_row": rng.random() < 0.7,
         "best_buckets_first": rng.random() < 0.7,
     }

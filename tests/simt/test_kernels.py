@@ -82,7 +82,7 @@ FORMS = {
     "split_bucket.radix": [
         ("3x3000", 20, "forced=1 threads=128"),
         ("1x20000", 8, "forced=1 threads=128 sm_count=2"),
-        ("2x9000", 120, "forced=1 threads=128 cutoff=256"),
+        ("2x30000", 30, "forced=1 threads=128 cutoff=64"),
         ("1x17000", 1024, "forced=1 threads=512"),
     ],
     "split_bucket.tree": [

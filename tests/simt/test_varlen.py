@@ -16,8 +16,11 @@ ORDERS = ("any", "value", "index")
 
 
 def check(tensor, k, seed=1, device=DEVICE, gap=0, **options):
-    result, plan = emulated.library().varlen(tensor, k, device, seed, gap, **options)
-    assert_varlen(result, tensor, k, **options)
+    """By tiles, where those serve, and as planned, whose plan it returns."""
+    plan = ""
+    for tiles in (True, False):
+        result, plan = emulated.library().varlen(tensor, k, device, seed, gap, tiles=tiles, **options)
+        assert_varlen(result, tensor, k, **options)
     return plan
 
 
@@ -49,6 +52,24 @@ def test_hostile_windows(order, width):
         tensor = make(rows, cols, seed=seed)
         for k in (1, 40, 150):
             check(tensor, k, seed=seed, order=order, **given)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64])
+def test_windows_of_several_tiles(dtype, order):
+    cols = 3 * 4096 + 70
+    tensor = make(4, cols, dtype, "normal", seed=3)
+    given = {
+        "lengths": torch.tensor([cols, 4096, 9000, 5]),
+        "starts": torch.tensor([0, 4097, 3001, cols - 3]),
+        "mask": torch.rand(4, cols, generator=torch.Generator().manual_seed(1)) < 0.5,
+        "order": order,
+    }
+    for k in (1, 32, 100, 1024):
+        result, plan = emulated.library().varlen(tensor, k, DEVICE, k, tiles=True, **given)
+        assert "tiles of" in plan
+        assert_varlen(result, tensor, k, **given)
+        check(tensor, k, **{**given, "mask": None})
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -1,4 +1,5 @@
-// A block narrows a range of numbers to that which holds the k-th best of its elements, by digits of the range.
+// A block narrows a range of numbers to that which holds the k-th best of its elements, by digits of the
+// range.
 #pragma once
 
 #include <cstdint>
@@ -40,7 +41,7 @@ __device__ __forceinline__ TargetDigit<uint32_t> find_bin(const Bounds<Number>& 
   if (threadIdx.x < 32) {
     find_target_digit_by_warp(histogram, 1 << digit_bits, static_cast<uint32_t>(k - bounds.taken), target);
   }
-  __syncthreads();  // the bin is found
+  __syncthreads();                                       // the bin is found
   return {target.digit, 0, target.above, target.count};  // `highest` was left out
 }
 

@@ -27,8 +27,8 @@ __device__ __forceinline__ void write_in_order_by_warp(PaddedList<Entry> list, i
   }
 }
 
-// write(rank, entry), best first. The list has room for a power of two of entries, `listed` of them are there,
-// and k is no more. By all threads of a block.
+// write(rank, entry), best first. The list has room for a power of two of entries, `listed` of them are
+// there, and k is no more. By all threads of a block.
 template <class Entry, class Write>
 __device__ __forceinline__ void write_in_order(PaddedList<Entry> list, int listed, int k, Write&& write) {
   if (listed <= 128) {

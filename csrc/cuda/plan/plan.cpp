@@ -108,41 +108,78 @@ RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device, 
   return plan;
 }
 
-VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device) {
-  VarlenPlan plan{varlen, device, varlen.problem, {}, {}, std::nullopt};
-  Problem& selection = plan.selection;
+namespace {
+
+// What is selected of rows as long as the windows may be, or as they are expected to be.
+Problem varlen_selection(const VarlenProblem& varlen, int64_t cols) {
+  Problem selection = varlen.problem;
   // Padding entries have positions from cols on.
   if (!varlen.kth_alone) selection.wide_indices = varlen.problem.cols + varlen.problem.k > INT32_MAX;
   selection.sorted = varlen.order == WinnerOrder::kByValue && !varlen.kth_alone;
-  Problem expected = selection;
-  expected.cols = std::max<int64_t>(varlen.max_length, 1);
-  plan.config = air::OneBlock::plan(expected, device);
+  selection.cols = cols;
+  return selection;
+}
 
+Problem varlen_expected(const VarlenProblem& varlen) {
+  return varlen_selection(varlen, std::max<int64_t>(varlen.max_length, 1));
+}
+
+VarlenPlan varlen_plan_of(const VarlenProblem& varlen, const Device& device, const VarlenConfig& config,
+                          bool in_order) {
+  VarlenPlan plan{varlen, device, varlen_selection(varlen, varlen.problem.cols), config, {}, std::nullopt};
   if (varlen.kth_alone) return plan;
-  plan.ordering = selection;
+  plan.ordering = plan.selection;
   plan.ordering.cols = varlen.problem.cols + varlen.problem.k;
   if (varlen.order == WinnerOrder::kByIndex) {
-    plan.ordering.dtype = selection.wide_indices ? DType::kUInt64 : DType::kUInt32;
+    plan.ordering.dtype = plan.selection.wide_indices ? DType::kUInt64 : DType::kUInt32;
     plan.ordering.largest = false;
     plan.ordering.magnitude = false;
   }
-  const bool orders =
-      varlen.order == WinnerOrder::kByIndex || (selection.sorted && !plan.config.lists_winners);
+  const bool orders = varlen.order == WinnerOrder::kByIndex || (plan.selection.sorted && !in_order);
   if (orders && varlen.problem.k > 1) plan.order_rows = sort::OrderRows::plan(plan.ordering, device);
   return plan;
+}
+
+}  // namespace
+
+std::optional<VarlenPlan> varlen_plan_of_tiles(const VarlenProblem& varlen, const Device& device) {
+  const Problem selection = varlen_selection(varlen, varlen.problem.cols);
+  const bool serves = !varlen.kth_alone && selection.k > 0 && selection.cols > 0 &&
+                      split_bucket::Tree::serves(selection, device);
+  if (!serves) return std::nullopt;
+  return varlen_plan_of(varlen, device, split_bucket::Tree::plan(selection, device), /*in_order=*/true);
+}
+
+VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device) {
+  const Problem expected = varlen_expected(varlen);
+  const auto block = air::OneBlock::plan(expected, device);
+  if (const auto tiles = varlen_plan_of_tiles(varlen, device)) {
+    // A block that moves candidates together before reads as much as one that selects from them.
+    const double of_block = microseconds_of(block, expected, device) * (varlen.filter.filters() ? 2 : 1);
+    const auto& tree = std::get<split_bucket::Tree>(tiles->config);
+    if (microseconds_of(tree, expected, device) < of_block) return *tiles;
+  }
+  return varlen_plan_of(varlen, device, block, block.lists_winners);
 }
 
 void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
   const Problem& problem = plan.problem.problem;
   char order[100] = "no further step";
   if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
+  char form[200] = "";
+  if (const auto* tree = std::get_if<split_bucket::Tree>(&plan.config)) {
+    tree->describe(plan.selection, form, sizeof(form));
+  } else {
+    const auto& block = std::get<air::OneBlock>(plan.config);
+    std::snprintf(form, sizeof(form), "%sone block of %d threads a row, digits of %d bits",
+                  plan.problem.filter.filters() ? "candidates moved together, " : "", block.threads,
+                  block.digit_bits);
+  }
   std::snprintf(text, text_bytes,
-                "varlen: %sone block of %d threads a row, digits of %d bits; %s; %lld rows x %lld cols, "
-                "max_length %lld, k %lld, %s; %d SMs",
-                plan.problem.filter.filters() ? "candidates moved together, " : "", plan.config.threads,
-                plan.config.digit_bits, order, static_cast<long long>(problem.rows),
-                static_cast<long long>(problem.cols), static_cast<long long>(plan.problem.max_length),
-                static_cast<long long>(problem.k), dtype_name(problem.dtype), plan.device.sm_count);
+                "varlen: %s; %s; %lld rows x %lld cols, max_length %lld, k %lld, %s; %d SMs", form, order,
+                static_cast<long long>(problem.rows), static_cast<long long>(problem.cols),
+                static_cast<long long>(plan.problem.max_length), static_cast<long long>(problem.k),
+                dtype_name(problem.dtype), plan.device.sm_count);
 }
 
 void describe(const RerankPlan& plan, char* text, size_t text_bytes) {

@@ -25,11 +25,11 @@
 namespace gputopk::cuda {
 
 // Every form there is.
-using Config = std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks,
-                            bitonic::OneThread, bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers,
-                            grid_select::SharedList, sort::Copy, sort::Partition, sort::WholeRows,
-                            delegate::FromSample, delegate::OneCluster, delegate::FromMaxima,
-                            split_bucket::Tree, split_bucket::Radix>;
+using Config =
+    std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
+                 bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
+                 sort::Copy, sort::Partition, sort::WholeRows, delegate::FromSample, delegate::OneCluster,
+                 delegate::FromMaxima, split_bucket::Tree, split_bucket::Radix>;
 
 struct Plan {
   Problem problem;
@@ -88,18 +88,24 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
 // "sparsify: ..."
 void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);
 
-// A block a row, whatever its window holds: so the plan is good for any starts, lengths and k on the device.
+// The forms that take windows: a block a row, or tiles of rows, whatever the windows hold. So a plan is good
+// for any starts, lengths and k on the device.
+using VarlenConfig = std::variant<air::OneBlock, split_bucket::Tree>;
+
 struct VarlenPlan {
   VarlenProblem problem;
   Device device;
   Problem selection;  // of positions in windows, dense
-  air::OneBlock config;
+  VarlenConfig config;
   Problem ordering;  // of the selection's entries, or of its positions alone
   std::optional<sort::OrderRows> order_rows;
 };
 
 // problem.cols < 2^32.
 VarlenPlan make_varlen_plan(const VarlenProblem& problem, const Device& device);
+
+// The plan of tiles, where they serve the request: the cheaper one, or a test's choice.
+std::optional<VarlenPlan> varlen_plan_of_tiles(const VarlenProblem& problem, const Device& device);
 
 // "varlen: ..."
 void describe(const VarlenPlan& plan, char* text, size_t text_bytes);

@@ -15,29 +15,36 @@ int entry_bytes(const Problem& problem) {
   return dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols) ? 16 : 8;
 }
 
+int threads_of(const Problem& problem, const Device& device, int cutoff) {
+  const auto tile_of = [&](int threads) { return row_tile(problem, {threads, cutoff, 0}); };
+  // As small as hands on a small part of itself; larger where there are SMs enough for all tiles: fewer
+  // entries.
+  int threads = tuning::kSplitLeastThreads;
+  while (threads < tuning::kSplitMostThreads &&
+         tile_of(threads) < int64_t{tuning::kSplitTilePerCutoff} * cutoff) {
+    threads *= 2;
+  }
+  constexpr int kUsual = tuning::kSplitUsualThreads;
+  const bool is_enough = problem.rows * divide_up(problem.cols, tile_of(kUsual)) >= 2 * device.sm_count;
+  return is_enough ? std::max(threads, kUsual) : threads;
+}
+
 Split split_of(const Problem& problem, const Device& device, const Study& study) {
-  Split split{study.threads, study.cutoff};
+  Split split{study.threads, study.cutoff, 0};
   if (split.cutoff == 0) {
     split.cutoff = tuning::kSplitLeastCutoff;
     while (split.cutoff < 2 * problem.k) split.cutoff *= 2;
   }
-  if (split.threads > 0) return split;
-  // As small as hands on a small part of itself; larger where there are SMs enough for all tiles: fewer entries.
-  split.threads = tuning::kSplitLeastThreads;
-  while (split.threads < tuning::kSplitMostThreads &&
-         row_tile(problem, split) < int64_t{tuning::kSplitTilePerCutoff} * split.cutoff) {
-    split.threads *= 2;
-  }
-  const Split usual{tuning::kSplitUsualThreads, split.cutoff};
-  const int64_t tiles = problem.rows * divide_up(problem.cols, row_tile(problem, usual));
-  if (split.threads < usual.threads && tiles >= 2 * device.sm_count) return usual;
+  if (split.threads == 0) split.threads = threads_of(problem, device, split.cutoff);
+  split.blocks_ahead =
+      tuning::kSplitWavesAhead * device.sm_count * (tuning::kSplitThreadsPerSm / std::max(1, split.threads));
   return split;
 }
 
 int levels_of(const Problem& problem, const Split& split) {
   int levels = 1;
   for (int64_t tiles = divide_up(problem.cols, row_tile(problem, split)); tiles > 1; ++levels) {
-    tiles = divide_up(tiles * split.cutoff, entry_tile(problem, split));
+    tiles = divide_up(tiles * split.cutoff, entry_tile(problem));
   }
   return levels;
 }
@@ -78,20 +85,18 @@ const char* unfit_reason(const Problem& problem, const Split& split) {
   }
   if (!is_power(split.cutoff) || split.cutoff < tuning::kSplitLeastCutoff ||
       split.cutoff > tuning::kSplitMostCutoff) {
-    return "the cutoff is a power of two from 128 to 2048";
+    return "the cutoff is a power of two from 64 to 2048";
   }
-  // Of more than a thread holds, a sample with an element of each thread has two at least.
-  if (split.cutoff < problem.k + 64) return "the cutoff is at least k + 64";
-  if (2 * split.cutoff > entry_tile(problem, split)) return "a tile has two cutoffs of entries at least";
-  return nullptr;
+  // What is divided is more than a thread holds: a sample with an element of each thread has two at least.
+  return split.cutoff < problem.k + 32 ? "the cutoff is at least k + 32" : nullptr;
 }
 
 int64_t row_tile(const Problem& problem, const Split& split) {
   return int64_t{split.threads} * tuning::split_elements(dtype_bytes(problem.dtype));
 }
 
-int64_t entry_tile(const Problem& problem, const Split& split) {
-  return int64_t{split.threads} * tuning::split_entries(entry_bytes(problem));
+int64_t entry_tile(const Problem& problem) {
+  return int64_t{tuning::kSplitEntryThreads} * tuning::split_entries(entry_bytes(problem));
 }
 
 Radix Radix::plan(const Problem& problem, const Device& device, const Study& study) {

@@ -1,9 +1,11 @@
 // Split-bucket top-k by digits: a tile's buckets are the bins of a digit.
 // "Optimizing top-K and selection algorithms on GPUs by split-bucket partition" (2024), section 3.3.1.
 //
-//   1. Collect: a block holds its tile in registers, and counts a digit of the range that the tile's keys have
+//   1. Collect: a block holds its tile in registers, and counts a digit of the range that the tile's keys
+//   have
 //      in shared memory.
-//   2. Select: the bins from the best down to that of the k-th best go on. Where they hold more than the cutoff,
+//   2. Select: the bins from the best down to that of the k-th best go on. Where they hold more than the
+//   cutoff,
 //      step 1 repeats within that bin.
 //   3. Merge: what goes on is written where this tile has its place, filled up to the cutoff, so that no tile
 //      waits for another.
@@ -17,6 +19,8 @@
 
 namespace gputopk::cuda::split_bucket {
 namespace {
+
+constexpr unsigned kEntryThreads = tuning::kSplitEntryThreads;
 
 template <class Word>
 struct Shared {
@@ -52,7 +56,8 @@ __device__ __forceinline__ typename Tile::Entry bound_of_tile(const Tile& tile, 
   if (shared.present <= static_cast<uint32_t>(cutoff)) return 1;
 
   constexpr int kIndexBits = PackOf<Word>::kIndexBits;
-  const Entry least = static_cast<Word>(shared.range.least), greatest = static_cast<Word>(shared.range.greatest);
+  const Entry least = static_cast<Word>(shared.range.least),
+              greatest = static_cast<Word>(shared.range.greatest);
   Bounds<Entry> bounds{least << kIndexBits, greatest << kIndexBits | static_cast<Word>(~Word{0}), 0};
   for (;;) {
     int shift = 0;
@@ -80,8 +85,10 @@ template <class Order, class Word>
 __global__ void __launch_bounds__(tuning::kSplitMostThreads,
                                   tuning::kSplitThreadsPerSm / tuning::kSplitMostThreads)
     reduce_row_by_digits(const __grid_constant__ Level<Word> level, const __grid_constant__ Order order) {
+  using Tile = RowTile<Order, Word, /*kWindows=*/false>;
   let_next_kernel_start();
-  reduce(RowTile<Order, Word, /*kWindows=*/false>(level, order), level);
+  prefetch_tile_ahead<Tile>(level);
+  reduce(Tile(level, order), level);
 }
 
 template <class Word>
@@ -99,27 +106,28 @@ cudaError_t launch(const Radix& config, const Problem& problem, const Buffers& b
   const unsigned threads = static_cast<unsigned>(config.split.threads);
   const size_t bytes = list_bytes<EntryOfWord<Word>>(config.split.cutoff);
   return run_levels(
-      first_level(problem, buffers, config.split, memory), config.split, memory,
+      first_level(problem, buffers, config.split, memory), memory,
       [&](const Level<Word>& level, unsigned blocks) {
-        return launch_kernel(/*ahead=*/false, reduce_row_by_digits<Order, Word>, blocks, threads, bytes, stream,
-                             level, order);
+        return launch_kernel(/*ahead=*/false, reduce_row_by_digits<Order, Word>, blocks, threads, bytes,
+                             stream, level, order);
       },
       [&](const Level<Word>& level, unsigned blocks) {
-        return launch_kernel(/*ahead=*/true, reduce_entries_by_digits<Word>, blocks, threads, bytes, stream,
-                             level);
+        return launch_kernel(/*ahead=*/true, reduce_entries_by_digits<Word>, blocks, kEntryThreads, bytes,
+                             stream, level);
       });
 }
 
 }  // namespace
 
 size_t Radix::workspace_bytes(const Problem& problem) const {
-  return visit_word(problem, [&](auto word) {
+  const auto bytes_of = [&](auto word) {
     return Memory<decltype(word)>(problem, split, /*has_nodes=*/false, nullptr).bytes;
-  });
+  };
+  return is_wide(problem) ? bytes_of(uint64_t{}) : bytes_of(uint32_t{});
 }
 
 ErrorCode Radix::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  return visit_kernel(problem, [&](auto order, auto word) {
+  return visit_kernel(problem, is_wide(problem), [&](auto order, auto word) {
     return launch<decltype(order), decltype(word)>(*this, problem, buffers, order, stream);
   });
 }

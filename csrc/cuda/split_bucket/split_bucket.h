@@ -1,5 +1,5 @@
-// Split-bucket top-k: a row is split into tiles, every tile is partitioned into buckets and reduced on chip to
-// a fixed number of entries, and those are a row again, until one tile is left. For k up to kMaxK.
+// Split-bucket top-k: a row is split into tiles, every tile is partitioned into buckets and reduced on chip
+// to a fixed number of entries, and those are a row again, until one tile is left. For k up to kMaxK.
 #pragma once
 
 #include <cstddef>
@@ -20,8 +20,9 @@ const char* unsupported_reason(const Problem& problem);
 
 // How rows are split, whatever the buckets are.
 struct Split {
-  int threads;  // of a tile's block: a tile is what they hold in registers
-  int cutoff;   // entries that a tile hands on, filled up: a power of two
+  int threads;       // of a row's tile: what they hold in registers
+  int cutoff;        // entries that a tile hands on, filled up: a power of two
+  int blocks_ahead;  // after which a block's tile is fetched into L2 before it is asked for
 };
 
 // Overrides of the plan's numbers for studies; zero: the plan's choice.
@@ -37,13 +38,14 @@ const char* unfit_reason(const Problem& problem, const Split& split);
 
 // Elements of a row's first tiles, and of the tiles of entries that follow.
 int64_t row_tile(const Problem& problem, const Split& split);
-int64_t entry_tile(const Problem& problem, const Split& split);
+int64_t entry_tile(const Problem& problem);
 
 // Rows of which parts, or some elements of parts, are selected from.
 struct RaggedRows {
   WindowRows windows;
   Filter filter;                  // says which elements of a window are candidates
   int64_t* candidates = nullptr;  // written: of each row, k or more where it has more than k
+  bool any_order = false;         // order is by value, and by position where all candidates win
 };
 
 // Buckets are the bins of a digit of the range that a tile's keys have (the paper's TK_RdSP).

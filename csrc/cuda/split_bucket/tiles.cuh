@@ -40,13 +40,14 @@ struct Level {
   Problem problem;
   Buffers buffers;
   bool has_windows;
-  RaggedRows ragged;                  // where rows have windows
-  int64_t tiles;                      // a row
-  int cutoff;                         // entries that a tile hands on at most
-  const EntryOfWord<Word>* entries;   // that are reduced, of all rows; null: those of the input
+  RaggedRows ragged;                 // where rows have windows
+  int64_t tiles;                     // a row
+  int cutoff;                        // entries that a tile hands on at most
+  unsigned blocks_ahead;             // after which a tile is fetched before it is asked for
+  const EntryOfWord<Word>* entries;  // that are reduced, of all rows; null: those of the input
   int64_t entries_a_row;
-  EntryOfWord<Word>* reduced;         // `cutoff` for each tile of each row
-  const EntryOfWord<Word>* nodes;     // of each row, best first, or null
+  EntryOfWord<Word>* reduced;      // `cutoff` for each tile of each row
+  const EntryOfWord<Word>* nodes;  // of each row, best first, or null
 
   __device__ int64_t row() const { return blockIdx.x / static_cast<unsigned>(tiles); }
   __device__ int64_t tile() const { return blockIdx.x % static_cast<unsigned>(tiles); }
@@ -97,10 +98,11 @@ class RowTile {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) keys_[i] = order(loaded[i / kInVector][i % kInVector]);
     if (kWindows && level.ragged.filter.filters()) {
-#pragma unroll 4
+#pragma unroll 1
       for (int i = 0; i < kElements; ++i) {
         const bool there = (present_ >> i & 1) != 0;
-        if (there && !level.ragged.filter.accepts(level.row(), start + first_ + offset(i))) present_ &= ~(1u << i);
+        if (there && !level.ragged.filter.accepts(level.row(), start + first_ + offset(i)))
+          present_ &= ~(1u << i);
       }
     }
   }
@@ -175,6 +177,23 @@ class EntryTile {
   Entry entries_[kElements];
 };
 
+// Asks for the tile of a block that comes later to be fetched into L2: while this one is reduced, the memory
+// is not idle.
+template <class Tile, class Bits = typename Tile::Bits>
+__device__ __forceinline__ void prefetch_tile_ahead(const Level<typename Tile::Word>& level) {
+  const int64_t elements = int64_t{blockDim.x} * Tile::kElements;
+  const unsigned tiles = static_cast<unsigned>(level.tiles);
+  const unsigned ahead = blockIdx.x + level.blocks_ahead;
+  if (threadIdx.x != 0 || ahead >= gridDim.x || ahead < blockIdx.x) return;
+  const int64_t row = ahead / tiles, first = ahead % tiles * elements;
+  const Bits* const from =
+      static_cast<const Bits*>(level.buffers.input) + row * level.problem.row_stride + first;
+  const bool aligned = reinterpret_cast<uintptr_t>(from) % kVectorBytes == 0;
+  if (aligned && first + elements <= level.problem.cols) {
+    prefetch_bulk(from, static_cast<uint32_t>(elements * sizeof(Bits)));
+  }
+}
+
 // A bit for each of a thread's elements that is no less than the bound.
 template <class Tile>
 __device__ __forceinline__ uint32_t reaching(const Tile& tile, typename Tile::Entry bound) {
@@ -185,8 +204,8 @@ __device__ __forceinline__ uint32_t reaching(const Tile& tile, typename Tile::En
   return reaches & tile.present();
 }
 
-// Lists the elements of the bits that threads have set, no more in all than the list has room for, and returns
-// how many they are. `listed` is zero and in shared memory. By all threads of the block.
+// Lists the elements of the bits that threads have set, no more in all than the list has room for, and
+// returns how many they are. `listed` is zero and in shared memory. By all threads of the block.
 template <class Tile>
 __device__ __forceinline__ int list_elements(const Tile& tile, uint32_t chosen,
                                              PaddedList<typename Tile::Entry> list, uint32_t& listed) {
@@ -203,6 +222,13 @@ __device__ __forceinline__ int list_elements(const Tile& tile, uint32_t chosen,
   return static_cast<int>(listed);
 }
 
+// With the index above the key: such entries are in order of their indices.
+template <class Word>
+__device__ EntryOfWord<Word> turned(EntryOfWord<Word> entry) {
+  constexpr int kBits = PackOf<Word>::kIndexBits;
+  return entry << kBits | entry >> kBits;
+}
+
 // A row's winners, and behind them, where it has too few, entries worse than any other, at positions beyond
 // all columns.
 template <class Bits, class Word>
@@ -217,7 +243,15 @@ __device__ __forceinline__ void write_row(const Level<Word>& level, PaddedList<E
                                problem.wide_indices};
   const WinnerWriter<Bits> output = all.row(row, problem.k);
   const int winners = static_cast<int>(min(int64_t{listed}, window.k));
+  const bool by_position = level.has_windows && level.ragged.any_order && listed <= window.k;
+  if (by_position) {
+    for (int i = static_cast<int>(threadIdx.x); i < listed; i += static_cast<int>(blockDim.x)) {
+      list[i] = turned<Word>(list[i]);
+    }
+    __syncthreads();  // the list is turned
+  }
   write_in_order(list, listed, winners, [&](int rank, EntryOfWord<Word> entry) {
+    if (by_position) entry = turned<Word>(entry);
     const int64_t index = static_cast<int64_t>(PackOf<Word>::index(entry));
     output.write(rank, elements[index], index);
   });
@@ -229,7 +263,8 @@ __device__ __forceinline__ void write_row(const Level<Word>& level, PaddedList<E
   if (threadIdx.x == 0) level.ragged.candidates[row] = listed;
 }
 
-// What becomes of a tile's list: entries of the next level, or, where it was the row's only tile, its winners.
+// What becomes of a tile's list: entries of the next level, or, where it was the row's only tile, its
+// winners.
 template <class Word>
 __device__ __forceinline__ void hand_on(const Level<Word>& level, PaddedList<EntryOfWord<Word>> list,
                                         int listed) {
@@ -255,24 +290,21 @@ constexpr size_t list_bytes(int cutoff) {
 
 // ---- Host ----
 
-// Calls visitor(word) with the width that keys and indices fit.
-template <class Visitor>
-auto visit_word(const Problem& problem, Visitor&& visitor) {
-  return visit_index(dtype_bytes(problem.dtype) == 8 ? INT64_MAX : problem.cols, visitor);
+inline bool is_wide(const Problem& problem) {
+  return dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
 }
 
-// Calls launch(order, word) with the order of the request and the width that its keys and indices fit.
-template <class Launch>
-ErrorCode visit_kernel(const Problem& problem, Launch&& launch) {
+// Calls launch(order, word) with the order of the request and a word that keys and indices fit, `wide` or
+// not.
+template <bool kMayBeWide = true, class Launch>
+ErrorCode visit_kernel(const Problem& problem, bool wide, Launch&& launch) {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) -> ErrorCode {
-    using Order = decltype(order);
-    return visit_word(problem, [&](auto word) -> ErrorCode {
-      if constexpr (sizeof(typename Order::Bits) <= sizeof(word)) {
-        return launch(order, word);
-      } else {
-        return cudaErrorInvalidValue;  // 8-byte keys have 64-bit words
-      }
-    });
+    constexpr bool kWideKeys = decltype(order)::kBits == 64;
+    if constexpr (kWideKeys || kMayBeWide) {
+      if (kWideKeys || wide) return launch(order, uint64_t{});
+    }
+    if constexpr (!kWideKeys) return launch(order, uint32_t{});
+    return cudaErrorInvalidValue;  // keys of 64 bits are wide
   });
 }
 
@@ -289,7 +321,7 @@ struct Memory {
     int64_t tiles = divide_up(problem.cols, row_tile(problem, split));
     for (int i = 0; i < 2 && tiles > 1; ++i) {
       reduced[i] = workspace.take<EntryOfWord<Word>>(problem.rows * tiles * split.cutoff);
-      tiles = divide_up(tiles * split.cutoff, entry_tile(problem, split));
+      tiles = divide_up(tiles * split.cutoff, entry_tile(problem));
     }
     bytes = workspace.bytes();
   }
@@ -303,6 +335,7 @@ Level<Word> first_level(const Problem& problem, const Buffers& buffers, const Sp
   level.buffers = buffers;
   level.tiles = divide_up(problem.cols, row_tile(problem, split));
   level.cutoff = split.cutoff;
+  level.blocks_ahead = static_cast<unsigned>(split.blocks_ahead);
   level.reduced = memory.reduced[0];
   level.nodes = memory.nodes;
   return level;
@@ -311,7 +344,7 @@ Level<Word> first_level(const Problem& problem, const Buffers& buffers, const Sp
 // Runs level after level until every row has one tile: row_level(level, blocks) is asked for the first, and
 // entry_level(level, blocks) for those behind it.
 template <class Word, class RowLevel, class EntryLevel>
-cudaError_t run_levels(Level<Word> level, const Split& split, const Memory<Word>& memory, RowLevel&& row_level,
+cudaError_t run_levels(Level<Word> level, const Memory<Word>& memory, RowLevel&& row_level,
                        EntryLevel&& entry_level) {
   const Problem& problem = level.problem;
   constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;
@@ -320,7 +353,7 @@ cudaError_t run_levels(Level<Word> level, const Split& split, const Memory<Word>
   for (int at = 1; error == cudaSuccess && level.tiles > 1; ++at) {
     level.entries = level.reduced;
     level.entries_a_row = level.tiles * level.cutoff;
-    level.tiles = divide_up(level.entries_a_row, entry_tile(problem, split));
+    level.tiles = divide_up(level.entries_a_row, entry_tile(problem));
     level.reduced = memory.reduced[at % 2];
     level.nodes = nullptr;
     error = entry_level(level, static_cast<unsigned>(problem.rows * level.tiles));

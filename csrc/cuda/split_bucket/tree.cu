@@ -2,8 +2,8 @@
 // "Optimizing top-K and selection algorithms on GPUs by split-bucket partition" (2024), section 3.3.2.
 //
 //   1. A block a row draws a sample of it and takes three nodes from it: about as many of a tile's elements
-//      reach the first as it can hand on, and kSplitNodeStep times as many each the next (task optimisation: a
-//      kernel of its own).
+//      reach the first as it can hand on, and kSplitNodeStep times as many each the next (task optimisation:
+//      a kernel of its own).
 //   2. A block holds its tile in registers, and takes the buckets, best first, until they have the k best;
 //      those behind are not looked at (control flow optimisation). Where the last of them has too many, it is
 //      divided by nodes from a sample of itself, and so on.
@@ -20,12 +20,14 @@
 namespace gputopk::cuda::split_bucket {
 namespace {
 
+constexpr unsigned kEntryThreads = tuning::kSplitEntryThreads;
+
 constexpr int kNodes = tuning::kSplitNodes;
 constexpr int kRowSample = tuning::kSplitRowSample;
 constexpr int kTileSample = tuning::kSplitTileSample;
 
-// Which of `samples` elements, best first, about `wanted` of `elements` reach. One behind it is left, so that a
-// node never has all elements above it.
+// Which of `samples` elements, best first, about `wanted` of `elements` reach. One behind it is left, so that
+// a node never has all elements above it.
 __device__ inline int node_rank(float wanted, float elements, int samples) {
   const float rank = wanted * static_cast<float>(samples) / elements;
   return rank < 1 ? 0 : rank < static_cast<float>(samples - 1) ? static_cast<int>(rank) - 1 : samples - 2;
@@ -105,7 +107,7 @@ class BlockCount {
 // Takes nodes from a sample of the `count` elements that are `left`: of each thread that has any, one.
 template <class Tile, class Entry = typename Tile::Entry>
 __device__ __forceinline__ void sample_tile(const Tile& tile, uint32_t left, float wanted, int count,
-                                         Shared<Entry>& shared) {
+                                            Shared<Entry>& shared) {
   const int thread = static_cast<int>(threadIdx.x);
   __syncthreads();  // nobody needs the last nodes any more
   if (thread == 0) shared.sampled = 0;
@@ -194,8 +196,10 @@ __global__ void __launch_bounds__(tuning::kSplitMostThreads,
                                   tuning::kSplitThreadsPerSm / tuning::kSplitMostThreads)
     reduce_row_by_tree(const __grid_constant__ Level<Word> level, const __grid_constant__ Order order,
                        float wanted, bool best_buckets_first) {
+  using Tile = RowTile<Order, Word, kWindows>;
   let_next_kernel_start();
-  const RowTile<Order, Word, kWindows> tile(level, order);
+  if constexpr (!kWindows) prefetch_tile_ahead<Tile>(level);
+  const Tile tile(level, order);
   wait_for_kernel_before();  // the nodes
   reduce(tile, level, wanted, best_buckets_first);
 }
@@ -221,8 +225,8 @@ bool has_row_tree(const Tree& config, const Problem& problem) {
 }
 
 template <class Order, class Word, bool kWindows>
-cudaError_t launch(const Tree& config, const Problem& problem, const RaggedRows& ragged, const Buffers& buffers,
-                   Order order, cudaStream_t stream) {
+cudaError_t launch(const Tree& config, const Problem& problem, const RaggedRows& ragged,
+                   const Buffers& buffers, Order order, cudaStream_t stream) {
   const bool has_tree = has_row_tree(config, problem);
   const Memory<Word> memory(problem, config.split, has_tree, buffers.workspace);
   Level<Word> first = first_level(problem, buffers, config.split, memory);
@@ -233,41 +237,42 @@ cudaError_t launch(const Tree& config, const Problem& problem, const RaggedRows&
     if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
     const cudaError_t error =
         launch_kernel(/*ahead=*/false, build_tree<Word>, static_cast<unsigned>(problem.rows),
-                      tuning::kSplitMostThreads, list_bytes<EntryOfWord<Word>>(kRowSample), stream, first, wanted,
-                      static_cast<int>(row_tile(problem, config.split)), memory.nodes);
+                      tuning::kSplitMostThreads, list_bytes<EntryOfWord<Word>>(kRowSample), stream, first,
+                      wanted, static_cast<int>(row_tile(problem, config.split)), memory.nodes);
     if (error != cudaSuccess) return error;
   }
   const unsigned threads = static_cast<unsigned>(config.split.threads);
   const size_t bytes = list_bytes<EntryOfWord<Word>>(config.split.cutoff);
   return run_levels(
-      first, config.split, memory,
+      first, memory,
       [&](const Level<Word>& level, unsigned blocks) {
         return launch_kernel(/*ahead=*/has_tree, reduce_row_by_tree<Order, Word, kWindows>, blocks, threads,
                              bytes, stream, level, order, wanted, config.best_buckets_first);
       },
       [&](const Level<Word>& level, unsigned blocks) {
-        return launch_kernel(/*ahead=*/true, reduce_entries_by_tree<Word>, blocks, threads, bytes, stream, level,
-                             wanted, config.best_buckets_first);
+        return launch_kernel(/*ahead=*/true, reduce_entries_by_tree<Word>, blocks, kEntryThreads, bytes,
+                             stream, level, wanted, config.best_buckets_first);
       });
 }
 
 }  // namespace
 
 size_t Tree::workspace_bytes(const Problem& problem) const {
-  return visit_word(problem, [&](auto word) {
+  const auto bytes_of = [&](auto word) {
     return Memory<decltype(word)>(problem, split, has_row_tree(*this, problem), nullptr).bytes;
-  });
+  };
+  return is_wide(problem) ? bytes_of(uint64_t{}) : bytes_of(uint32_t{});
 }
 
 ErrorCode Tree::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  return visit_kernel(problem, [&](auto order, auto word) {
+  return visit_kernel(problem, is_wide(problem), [&](auto order, auto word) {
     return launch<decltype(order), decltype(word), false>(*this, problem, {}, buffers, order, stream);
   });
 }
 
 ErrorCode Tree::run_windows(const Problem& problem, const RaggedRows& ragged, const Buffers& buffers,
                             Stream stream) const {
-  return visit_kernel(problem, [&](auto order, auto word) {
+  return visit_kernel</*kMayBeWide=*/false>(problem, /*wide=*/false, [&](auto order, auto word) {
     return launch<decltype(order), decltype(word), true>(*this, problem, ragged, buffers, order, stream);
   });
 }

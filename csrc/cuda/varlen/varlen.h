@@ -10,7 +10,8 @@
 
 namespace gputopk::cuda::varlen {
 
-// Candidates of filtered rows, moved together in their order: rows x cols each.
+// Candidates of filtered rows, moved together in their order: rows x cols each. Only counts, where tiles have
+// counted what they did not move.
 struct Moved {
   void* elements = nullptr;
   void* positions = nullptr;  // in the window, as wide as a selection's
