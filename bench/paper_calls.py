@@ -140,8 +140,6 @@ def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
         topk = call_of(name.removeprefix("masked_fill + "), point, data, selection)
         return lambda x: topk(without_others(x, point, data))
     if name == "topk_where filtered":
-        if not hasattr(torch_topk, "topk_where"):
-            raise NotOfferedError("no topk_where here")
         passing = torch_topk.Condition(data.columns[0], "<", point.percent / 100)
         return lambda x: torch_topk.topk_where(x, passing, k, largest=largest, order="any")
     if name.endswith(" + gather"):
@@ -153,8 +151,6 @@ def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
 
         return gather
     if name == "topk_where":
-        if not hasattr(torch_topk, "topk_where"):
-            raise NotOfferedError("no topk_where here")
         return lambda x: torch_topk.topk_where((x, *data.columns), None, k, largest=largest, order="any")
     if name == "per-thread":
         per_thread = study_operator("_per_thread_topk")
