@@ -154,10 +154,11 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device) {
   const Problem expected = varlen_expected(varlen);
   const auto block = air::OneBlock::plan(expected, device);
   if (const auto tiles = varlen_plan_of_tiles(varlen, device)) {
-    // A block that moves candidates together before reads as much as one that selects from them.
+    // A block that moves candidates together before reads as much as one that selects from them. Tiles are
+    // those of whole rows, however short the windows are said to be.
     const double of_block = microseconds_of(block, expected, device) * (varlen.filter.filters() ? 2 : 1);
     const auto& tree = std::get<split_bucket::Tree>(tiles->config);
-    if (microseconds_of(tree, expected, device) < of_block) return *tiles;
+    if (microseconds_of(tree, tiles->selection, device) < of_block) return *tiles;
   }
   return varlen_plan_of(varlen, device, block, block.lists_winners);
 }
