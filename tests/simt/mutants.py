@@ -64,6 +64,14 @@ RESIDENT = (
     "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
     "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
 )
+DIGITS = (
+    "float32 normal 1x20000 k=30 form=split_bucket.radix forced=1 threads=128 cutoff=64 sm_count=2",
+    "int16 few_distinct 2x9000 k=200 form=split_bucket.radix sm_count=3",
+)
+TREE = (
+    "float32 normal 1x20000 k=30 form=split_bucket.tree forced=1 threads=128 cutoff=64 sm_count=2",
+    "float32 increasing 2x9000 k=200 form=split_bucket.tree sm_count=3",
+)
 SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1",)
 
 SPREAD = (
@@ -142,13 +150,19 @@ MUTANTS = (
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
     Mutant("delegate/from_sample.cu", "wait_for_kernel_before();", ";", SAMPLE),
     # Rows in registers, and rows in order.
-    Mutant("air/resident_row.cu", "__syncthreads();  // the list is filled up", ";", RESIDENT),
-    Mutant("air/resident_row.cu", "if (threadIdx.x == 0) shared.range.reset();", ";", RESIDENT),
+    Mutant("device/sorted_list.cuh", "__syncthreads();  // the list is filled up", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "shared.range.reset();", ";", RESIDENT),
     Mutant(
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
     ),
     Mutant("device/block_sort.cuh", "quarter + within.of", "within.of", SPREAD),
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
+    # Split-bucket.
+    Mutant("split_bucket/radix.cu", "follow_kernel_before();", "let_next_kernel_start();", DIGITS),
+    Mutant("split_bucket/radix.cu", "__syncthreads();  // all warps have added", ";", DIGITS),
+    Mutant("split_bucket/tree.cu", "counts_[next] = 0;", ";", TREE),
+    Mutant("split_bucket/tree.cu", "__syncthreads();  // all have added", ";", TREE),
+    Mutant("split_bucket/tiles.cuh", "__syncthreads();  // the list is whole", ";", TREE),
     # Reading and writing.
     Mutant(
         "device/winner_writer.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", AIR_MANY
