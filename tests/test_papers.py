@@ -72,7 +72,7 @@ def test_what_a_figure_compares_is_timed_at_some_of_its_points(name):
 
 def test_every_contender_is_something_that_can_be_built_or_says_why_not():
     point = Point("uniform", 1, 64, 4)
-    data = papers.Data([torch.rand(1, 64)], [])
+    data = papers.Data([torch.rand(1, 64)], [torch.rand(1, 64)])
     for name in {name for figure in FIGURES.values() for name in figure.contenders}:
         try:
             assert callable(papers.call_of(name, point, data, selection=False))
