@@ -144,7 +144,7 @@ std::tuple<Tensor, Tensor> split_bucket_study(Tensor self, int64_t k, bool large
   study.best_buckets_first = control_flow;
   study.cutoff = static_cast<int>(cutoff);
   if (tile != 0) {
-    const int64_t per_thread = split_bucket::row_tile(request.problem, {1, 0, 0});
+    const int64_t per_thread = split_bucket::row_tile(request.problem, {1, 0});
     check(tile > 0 && tile <= INT32_MAX && tile % per_thread == 0,
           "gputopk::_split_bucket: tile must be a multiple of ", per_thread, ", or 0, but is ", tile);
     study.threads = static_cast<int>(tile / per_thread);

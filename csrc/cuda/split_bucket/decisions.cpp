@@ -16,7 +16,7 @@ int entry_bytes(const Problem& problem) {
 }
 
 int threads_of(const Problem& problem, const Device& device, int cutoff) {
-  const auto tile_of = [&](int threads) { return row_tile(problem, {threads, cutoff, 0}); };
+  const auto tile_of = [&](int threads) { return row_tile(problem, {threads, cutoff}); };
   // As small as hands on a small part of itself; larger where there are SMs enough for all tiles: fewer
   // entries.
   int threads = tuning::kSplitLeastThreads;
@@ -30,14 +30,12 @@ int threads_of(const Problem& problem, const Device& device, int cutoff) {
 }
 
 Split split_of(const Problem& problem, const Device& device, const Study& study) {
-  Split split{study.threads, study.cutoff, 0};
+  Split split{study.threads, study.cutoff};
   if (split.cutoff == 0) {
     split.cutoff = tuning::kSplitLeastCutoff;
     while (split.cutoff < 2 * problem.k) split.cutoff *= 2;
   }
   if (split.threads == 0) split.threads = threads_of(problem, device, split.cutoff);
-  split.blocks_ahead =
-      tuning::kSplitWavesAhead * device.sm_count * (tuning::kSplitThreadsPerSm / std::max(1, split.threads));
   return split;
 }
 

@@ -13,8 +13,6 @@ inline constexpr int kSplitLeastThreads = 128;
 inline constexpr int kSplitUsualThreads = 256;
 // Tiles of entries are few, and the fewer the better: they have the most threads.
 inline constexpr int kSplitEntryThreads = kSplitMostThreads;
-// Blocks that come so many times as many blocks later as run at once have their tile fetched into L2.
-inline constexpr int kSplitWavesAhead = 1;
 // Elements of a row, a thread: 32 words.
 constexpr int split_elements(int element_bytes) { return element_bytes == 8 ? 16 : 32; }
 // Entries, which have an index beside the key.

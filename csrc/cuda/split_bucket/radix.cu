@@ -73,30 +73,31 @@ __device__ __forceinline__ typename Tile::Entry bound_of_tile(const Tile& tile, 
   }
 }
 
-template <class Tile, class Word = typename Tile::Word>
-__device__ __forceinline__ void reduce(const Tile& tile, const Level<Word>& level) {
-  __shared__ Shared<Word> shared;
+template <class Tile, class Level>
+__device__ __forceinline__ void reduce(const Tile& tile, const Level& level) {
+  __shared__ Shared<typename Tile::Word> shared;
   const PaddedList<typename Tile::Entry> list(reinterpret_cast<typename Tile::Entry*>(dynamic_shared()));
   const auto bound = bound_of_tile(tile, static_cast<int>(level.problem.k), level.cutoff, shared);
   hand_on(level, list, list_elements(tile, reaching(tile, bound), list, shared.listed));
 }
 
+template <class Word>
+using Rows = Level<Word, /*kWindows=*/false>;
+
 template <class Order, class Word>
 __global__ void __launch_bounds__(tuning::kSplitMostThreads,
                                   tuning::kSplitThreadsPerSm / tuning::kSplitMostThreads)
-    reduce_row_by_digits(const __grid_constant__ Level<Word> level, const __grid_constant__ Order order) {
-  using Tile = RowTile<Order, Word, /*kWindows=*/false>;
+    reduce_row_by_digits(const __grid_constant__ Rows<Word> level, const __grid_constant__ Order order) {
   let_next_kernel_start();
-  prefetch_tile_ahead<Tile>(level);
-  reduce(Tile(level, order), level);
+  reduce(RowTile<Order, Rows<Word>>(level, order), level);
 }
 
 template <class Word>
 __global__ void __launch_bounds__(tuning::kSplitMostThreads,
                                   tuning::kSplitThreadsPerSm / tuning::kSplitMostThreads)
-    reduce_entries_by_digits(const __grid_constant__ Level<Word> level) {
+    reduce_entries_by_digits(const __grid_constant__ Rows<Word> level) {
   follow_kernel_before();
-  reduce(EntryTile<Word>(level), level);
+  reduce(EntryTile<Rows<Word>>(level), level);
 }
 
 template <class Order, class Word>
@@ -106,12 +107,12 @@ cudaError_t launch(const Radix& config, const Problem& problem, const Buffers& b
   const unsigned threads = static_cast<unsigned>(config.split.threads);
   const size_t bytes = list_bytes<EntryOfWord<Word>>(config.split.cutoff);
   return run_levels(
-      first_level(problem, buffers, config.split, memory), memory,
-      [&](const Level<Word>& level, unsigned blocks) {
+      first_level<Rows<Word>>(problem, buffers, config.split, memory), memory,
+      [&](const Rows<Word>& level, unsigned blocks) {
         return launch_kernel(/*ahead=*/false, reduce_row_by_digits<Order, Word>, blocks, threads, bytes,
                              stream, level, order);
       },
-      [&](const Level<Word>& level, unsigned blocks) {
+      [&](const Rows<Word>& level, unsigned blocks) {
         return launch_kernel(/*ahead=*/true, reduce_entries_by_digits<Word>, blocks, kEntryThreads, bytes,
                              stream, level);
       });

@@ -20,9 +20,8 @@ const char* unsupported_reason(const Problem& problem);
 
 // How rows are split, whatever the buckets are.
 struct Split {
-  int threads;       // of a row's tile: what they hold in registers
-  int cutoff;        // entries that a tile hands on, filled up: a power of two
-  int blocks_ahead;  // after which a block's tile is fetched into L2 before it is asked for
+  int threads;  // of a row's tile: what they hold in registers
+  int cutoff;   // entries that a tile hands on, filled up: a power of two
 };
 
 // Overrides of the plan's numbers for studies; zero: the plan's choice.

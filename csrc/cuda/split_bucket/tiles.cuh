@@ -7,7 +7,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
-#include <utility>
+#include <type_traits>
 
 #include "core/key_order.h"
 #include "core/varlen_problem.h"
@@ -34,50 +34,62 @@ using PackOf = EntryOf<Word, Word>;
 template <class Word>
 using EntryOfWord = typename PackOf<Word>::type;
 
-// One launch: every tile is a block's.
-template <class Word>
+struct Nothing {};
+
+// One launch: every tile is a block's. Rows have windows, and elements that are no candidates, where kWindows
+// says so.
+template <class Word_, bool kWindows_>
 struct Level {
+  using Word = Word_;
+  using Entry = EntryOfWord<Word>;
+  static constexpr bool kWindows = kWindows_;
+
   Problem problem;
   Buffers buffers;
-  bool has_windows;
-  RaggedRows ragged;                 // where rows have windows
-  int64_t tiles;                     // a row
-  int cutoff;                        // entries that a tile hands on at most
-  unsigned blocks_ahead;             // after which a tile is fetched before it is asked for
-  const EntryOfWord<Word>* entries;  // that are reduced, of all rows; null: those of the input
+  std::conditional_t<kWindows, RaggedRows, Nothing> ragged;
+  int64_t tiles;         // a row
+  int cutoff;            // entries that a tile hands on at most
+  const Entry* entries;  // that are reduced, of all rows; null: those of the input
   int64_t entries_a_row;
-  EntryOfWord<Word>* reduced;      // `cutoff` for each tile of each row
-  const EntryOfWord<Word>* nodes;  // of each row, best first, or null
+  Entry* reduced;      // `cutoff` for each tile of each row
+  const Entry* nodes;  // of each row, best first, or null
 
   __device__ int64_t row() const { return blockIdx.x / static_cast<unsigned>(tiles); }
   __device__ int64_t tile() const { return blockIdx.x % static_cast<unsigned>(tiles); }
   // The elements that the row has, and how many win.
   __device__ Window window(int64_t row) const {
-    return has_windows ? ragged.windows.of(row) : Window{0, problem.cols, problem.k};
+    if constexpr (kWindows) {
+      return ragged.windows.of(row);
+    } else {
+      return {0, problem.cols, problem.k};
+    }
+  }
+  __device__ bool accepts(int64_t row, int64_t col) const {
+    if constexpr (kWindows) {
+      return ragged.filter.accepts(row, col);
+    } else {
+      return true;
+    }
   }
 };
 
 // A tile of a row, or of its window, from whose beginning indices are counted. Its elements number i, of a
 // thread, ascend in index with i.
-template <class Order, class Word_, bool kWindows>
+template <class Order, class Level>
 class RowTile {
  public:
-  using Word = Word_;
+  using Word = typename Level::Word;
   using Bits = typename Order::Bits;
   using Entry = EntryOfWord<Word>;
   static constexpr int kElements = tuning::split_elements(sizeof(Bits));
 
-  __device__ __forceinline__ RowTile(const Level<Word>& level, const Order& order)
+  __device__ __forceinline__ RowTile(const Level& level, const Order& order)
       : row_(static_cast<const Bits*>(level.buffers.input) + level.row() * level.problem.row_stride),
         order_(order),
         first_(level.tile() * (blockDim.x * kElements) + threadIdx.x * kInVector) {
-    int64_t cols = level.problem.cols, start = 0;
-    if constexpr (kWindows) {
-      const Window window = level.window(level.row());
-      cols = window.length;
-      start = window.start;
-      row_ += start;
-    }
+    const Window window = level.window(level.row());
+    const int64_t cols = window.length;
+    row_ += window.start;
     const bool aligned = reinterpret_cast<uintptr_t>(row_) % kVectorBytes == 0;
     Vector<Bits> loaded[kVectors];
 #pragma unroll
@@ -97,12 +109,12 @@ class RowTile {
     }
 #pragma unroll
     for (int i = 0; i < kElements; ++i) keys_[i] = order(loaded[i / kInVector][i % kInVector]);
-    if (kWindows && level.ragged.filter.filters()) {
+    if constexpr (Level::kWindows) {
+      if (!level.ragged.filter.filters()) return;
 #pragma unroll 1
       for (int i = 0; i < kElements; ++i) {
         const bool there = (present_ >> i & 1) != 0;
-        if (there && !level.ragged.filter.accepts(level.row(), start + first_ + offset(i)))
-          present_ &= ~(1u << i);
+        if (there && !level.accepts(level.row(), window.start + first_ + offset(i))) present_ &= ~(1u << i);
       }
     }
   }
@@ -142,14 +154,14 @@ class RowTile {
 };
 
 // A tile of entries that tiles have handed on.
-template <class Word_>
+template <class Level>
 class EntryTile {
  public:
-  using Word = Word_;
+  using Word = typename Level::Word;
   using Entry = EntryOfWord<Word>;
   static constexpr int kElements = tuning::split_entries(sizeof(Entry));
 
-  __device__ __forceinline__ explicit EntryTile(const Level<Word>& level)
+  __device__ __forceinline__ explicit EntryTile(const Level& level)
       : from_(level.entries + level.row() * level.entries_a_row),
         first_(level.tile() * (blockDim.x * kElements) + threadIdx.x) {
 #pragma unroll
@@ -176,23 +188,6 @@ class EntryTile {
   uint32_t present_ = 0;
   Entry entries_[kElements];
 };
-
-// Asks for the tile of a block that comes later to be fetched into L2: while this one is reduced, the memory
-// is not idle.
-template <class Tile, class Bits = typename Tile::Bits>
-__device__ __forceinline__ void prefetch_tile_ahead(const Level<typename Tile::Word>& level) {
-  const int64_t elements = int64_t{blockDim.x} * Tile::kElements;
-  const unsigned tiles = static_cast<unsigned>(level.tiles);
-  const unsigned ahead = blockIdx.x + level.blocks_ahead;
-  if (threadIdx.x != 0 || ahead >= gridDim.x || ahead < blockIdx.x) return;
-  const int64_t row = ahead / tiles, first = ahead % tiles * elements;
-  const Bits* const from =
-      static_cast<const Bits*>(level.buffers.input) + row * level.problem.row_stride + first;
-  const bool aligned = reinterpret_cast<uintptr_t>(from) % kVectorBytes == 0;
-  if (aligned && first + elements <= level.problem.cols) {
-    prefetch_bulk(from, static_cast<uint32_t>(elements * sizeof(Bits)));
-  }
-}
 
 // A bit for each of a thread's elements that is no less than the bound.
 template <class Tile>
@@ -231,8 +226,8 @@ __device__ EntryOfWord<Word> turned(EntryOfWord<Word> entry) {
 
 // A row's winners, and behind them, where it has too few, entries worse than any other, at positions beyond
 // all columns.
-template <class Bits, class Word>
-__device__ __forceinline__ void write_row(const Level<Word>& level, PaddedList<EntryOfWord<Word>> list,
+template <class Bits, class Level, class Word = typename Level::Word>
+__device__ __forceinline__ void write_row(const Level& level, PaddedList<EntryOfWord<Word>> list,
                                           int listed) {
   const Problem& problem = level.problem;
   const int64_t row = level.row();
@@ -243,7 +238,8 @@ __device__ __forceinline__ void write_row(const Level<Word>& level, PaddedList<E
                                problem.wide_indices};
   const WinnerWriter<Bits> output = all.row(row, problem.k);
   const int winners = static_cast<int>(min(int64_t{listed}, window.k));
-  const bool by_position = level.has_windows && level.ragged.any_order && listed <= window.k;
+  bool by_position = false;
+  if constexpr (Level::kWindows) by_position = level.ragged.any_order && listed <= window.k;
   if (by_position) {
     for (int i = static_cast<int>(threadIdx.x); i < listed; i += static_cast<int>(blockDim.x)) {
       list[i] = turned<Word>(list[i]);
@@ -255,19 +251,19 @@ __device__ __forceinline__ void write_row(const Level<Word>& level, PaddedList<E
     const int64_t index = static_cast<int64_t>(PackOf<Word>::index(entry));
     output.write(rank, elements[index], index);
   });
-  if (!level.has_windows) return;
-  const Bits pad = static_cast<Bits>(pad_bits(problem.dtype, problem.largest, problem.magnitude));
-  for (int i = winners + static_cast<int>(threadIdx.x); i < problem.k; i += static_cast<int>(blockDim.x)) {
-    output.write(i, pad, problem.cols + i);
+  if constexpr (Level::kWindows) {
+    const Bits pad = static_cast<Bits>(pad_bits(problem.dtype, problem.largest, problem.magnitude));
+    for (int i = winners + static_cast<int>(threadIdx.x); i < problem.k; i += static_cast<int>(blockDim.x)) {
+      output.write(i, pad, problem.cols + i);
+    }
+    if (threadIdx.x == 0) level.ragged.candidates[row] = listed;
   }
-  if (threadIdx.x == 0) level.ragged.candidates[row] = listed;
 }
 
 // What becomes of a tile's list: entries of the next level, or, where it was the row's only tile, its
 // winners.
-template <class Word>
-__device__ __forceinline__ void hand_on(const Level<Word>& level, PaddedList<EntryOfWord<Word>> list,
-                                        int listed) {
+template <class Level, class Word = typename Level::Word>
+__device__ __forceinline__ void hand_on(const Level& level, PaddedList<EntryOfWord<Word>> list, int listed) {
   if (level.tiles > 1) {
     EntryOfWord<Word>* const to = level.reduced + static_cast<int64_t>(blockIdx.x) * level.cutoff;
     for (int i = static_cast<int>(threadIdx.x); i < level.cutoff; i += static_cast<int>(blockDim.x)) {
@@ -327,15 +323,14 @@ struct Memory {
   }
 };
 
-template <class Word>
-Level<Word> first_level(const Problem& problem, const Buffers& buffers, const Split& split,
-                        const Memory<Word>& memory) {
-  Level<Word> level{};
+template <class Level>
+Level first_level(const Problem& problem, const Buffers& buffers, const Split& split,
+                  const Memory<typename Level::Word>& memory) {
+  Level level{};
   level.problem = problem;
   level.buffers = buffers;
   level.tiles = divide_up(problem.cols, row_tile(problem, split));
   level.cutoff = split.cutoff;
-  level.blocks_ahead = static_cast<unsigned>(split.blocks_ahead);
   level.reduced = memory.reduced[0];
   level.nodes = memory.nodes;
   return level;
@@ -343,8 +338,8 @@ Level<Word> first_level(const Problem& problem, const Buffers& buffers, const Sp
 
 // Runs level after level until every row has one tile: row_level(level, blocks) is asked for the first, and
 // entry_level(level, blocks) for those behind it.
-template <class Word, class RowLevel, class EntryLevel>
-cudaError_t run_levels(Level<Word> level, const Memory<Word>& memory, RowLevel&& row_level,
+template <class Level, class RowLevel, class EntryLevel>
+cudaError_t run_levels(Level level, const Memory<typename Level::Word>& memory, RowLevel&& row_level,
                        EntryLevel&& entry_level) {
   const Problem& problem = level.problem;
   constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;

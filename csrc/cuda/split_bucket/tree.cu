@@ -36,9 +36,9 @@ __device__ inline int node_rank(float wanted, float elements, int samples) {
 // ---- Step 1 ----
 
 // `tile`: elements of one.
-template <class Word>
+template <class Level, class Word = typename Level::Word>
 __global__ void __launch_bounds__(tuning::kSplitMostThreads)
-    build_tree(const __grid_constant__ Level<Word> level, float wanted, int tile, EntryOfWord<Word>* nodes) {
+    build_tree(const __grid_constant__ Level level, float wanted, int tile, EntryOfWord<Word>* nodes) {
   let_next_kernel_start();
   using Entry = EntryOfWord<Word>;
   const PaddedList<Entry> samples(reinterpret_cast<Entry*>(dynamic_shared()));
@@ -53,9 +53,7 @@ __global__ void __launch_bounds__(tuning::kSplitMostThreads)
           static_cast<const Bits*>(level.buffers.input) + row * problem.row_stride + window.start;
       for (int i = static_cast<int>(threadIdx.x); i < kRowSample; i += static_cast<int>(blockDim.x)) {
         const int64_t index = strata.entry_of(static_cast<uint32_t>(i));
-        const bool is_candidate =
-            index < window.length &&
-            (!level.has_windows || level.ragged.filter.accepts(row, window.start + index));
+        const bool is_candidate = index < window.length && level.accepts(row, window.start + index);
         samples[i] =
             is_candidate ? PackOf<Word>::pack(order(elements[index]), static_cast<Word>(index)) : Entry{0};
       }
@@ -136,8 +134,8 @@ __device__ __forceinline__ void sample_tile(const Tile& tile, uint32_t left, flo
   __syncthreads();  // the nodes are there
 }
 
-template <class Tile, class Word = typename Tile::Word>
-__device__ __forceinline__ void reduce(const Tile& tile, const Level<Word>& level, float wanted,
+template <class Tile, class Level>
+__device__ __forceinline__ void reduce(const Tile& tile, const Level& level, float wanted,
                                        bool best_buckets_first) {
   using Entry = typename Tile::Entry;
   __shared__ Shared<Entry> shared;
@@ -191,25 +189,23 @@ __device__ __forceinline__ void reduce(const Tile& tile, const Level<Word>& leve
   hand_on(level, list, list_elements(tile, sure | left, list, shared.listed));
 }
 
-template <class Order, class Word, bool kWindows>
+template <class Order, class Level>
 __global__ void __launch_bounds__(tuning::kSplitMostThreads,
                                   tuning::kSplitThreadsPerSm / tuning::kSplitMostThreads)
-    reduce_row_by_tree(const __grid_constant__ Level<Word> level, const __grid_constant__ Order order,
-                       float wanted, bool best_buckets_first) {
-  using Tile = RowTile<Order, Word, kWindows>;
+    reduce_row_by_tree(const __grid_constant__ Level level, const __grid_constant__ Order order, float wanted,
+                       bool best_buckets_first) {
   let_next_kernel_start();
-  if constexpr (!kWindows) prefetch_tile_ahead<Tile>(level);
-  const Tile tile(level, order);
+  const RowTile<Order, Level> tile(level, order);
   wait_for_kernel_before();  // the nodes
   reduce(tile, level, wanted, best_buckets_first);
 }
 
-template <class Word>
+template <class Level>
 __global__ void __launch_bounds__(tuning::kSplitMostThreads,
                                   tuning::kSplitThreadsPerSm / tuning::kSplitMostThreads)
-    reduce_entries_by_tree(const __grid_constant__ Level<Word> level, float wanted, bool best_buckets_first) {
+    reduce_entries_by_tree(const __grid_constant__ Level level, float wanted, bool best_buckets_first) {
   follow_kernel_before();
-  reduce(EntryTile<Word>(level), level, wanted, best_buckets_first);
+  reduce(EntryTile<Level>(level), level, wanted, best_buckets_first);
 }
 
 // ---- Host ----
@@ -224,19 +220,19 @@ bool has_row_tree(const Tree& config, const Problem& problem) {
   return config.one_tree_a_row && problem.cols > row_tile(problem, config.split);
 }
 
-template <class Order, class Word, bool kWindows>
-cudaError_t launch(const Tree& config, const Problem& problem, const RaggedRows& ragged,
-                   const Buffers& buffers, Order order, cudaStream_t stream) {
+template <class Level, class Order, class Ragged>
+cudaError_t launch(const Tree& config, const Problem& problem, const Ragged& ragged, const Buffers& buffers,
+                   Order order, cudaStream_t stream) {
+  using Word = typename Level::Word;
   const bool has_tree = has_row_tree(config, problem);
   const Memory<Word> memory(problem, config.split, has_tree, buffers.workspace);
-  Level<Word> first = first_level(problem, buffers, config.split, memory);
-  first.has_windows = kWindows;
+  Level first = first_level<Level>(problem, buffers, config.split, memory);
   first.ragged = ragged;
   const float wanted = wanted_of(problem, config.split);
   if (has_tree) {
     if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
     const cudaError_t error =
-        launch_kernel(/*ahead=*/false, build_tree<Word>, static_cast<unsigned>(problem.rows),
+        launch_kernel(/*ahead=*/false, build_tree<Level>, static_cast<unsigned>(problem.rows),
                       tuning::kSplitMostThreads, list_bytes<EntryOfWord<Word>>(kRowSample), stream, first,
                       wanted, static_cast<int>(row_tile(problem, config.split)), memory.nodes);
     if (error != cudaSuccess) return error;
@@ -245,12 +241,12 @@ cudaError_t launch(const Tree& config, const Problem& problem, const RaggedRows&
   const size_t bytes = list_bytes<EntryOfWord<Word>>(config.split.cutoff);
   return run_levels(
       first, memory,
-      [&](const Level<Word>& level, unsigned blocks) {
-        return launch_kernel(/*ahead=*/has_tree, reduce_row_by_tree<Order, Word, kWindows>, blocks, threads,
-                             bytes, stream, level, order, wanted, config.best_buckets_first);
+      [&](const Level& level, unsigned blocks) {
+        return launch_kernel(/*ahead=*/has_tree, reduce_row_by_tree<Order, Level>, blocks, threads, bytes,
+                             stream, level, order, wanted, config.best_buckets_first);
       },
-      [&](const Level<Word>& level, unsigned blocks) {
-        return launch_kernel(/*ahead=*/true, reduce_entries_by_tree<Word>, blocks, kEntryThreads, bytes,
+      [&](const Level& level, unsigned blocks) {
+        return launch_kernel(/*ahead=*/true, reduce_entries_by_tree<Level>, blocks, kEntryThreads, bytes,
                              stream, level, wanted, config.best_buckets_first);
       });
 }
@@ -266,14 +262,14 @@ size_t Tree::workspace_bytes(const Problem& problem) const {
 
 ErrorCode Tree::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_kernel(problem, is_wide(problem), [&](auto order, auto word) {
-    return launch<decltype(order), decltype(word), false>(*this, problem, {}, buffers, order, stream);
+    return launch<Level<decltype(word), false>>(*this, problem, Nothing{}, buffers, order, stream);
   });
 }
 
 ErrorCode Tree::run_windows(const Problem& problem, const RaggedRows& ragged, const Buffers& buffers,
                             Stream stream) const {
   return visit_kernel</*kMayBeWide=*/false>(problem, /*wide=*/false, [&](auto order, auto word) {
-    return launch<decltype(order), decltype(word), true>(*this, problem, ragged, buffers, order, stream);
+    return launch<Level<decltype(word), true>>(*this, problem, ragged, buffers, order, stream);
   });
 }
 
