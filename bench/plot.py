@@ -9,6 +9,7 @@
     <name>-xfloor.png        the same panels as x floor
     <name>-points.png        a line a point: x floor of each contender, with the goal; for CPU sets x torch
     <name>-rerank.png        the same of bench_rerank.py
+    <name>-varlen.png        and of bench_varlen.py; its goal is 1.15 times the dense topk
     <name>-<study>.png       ablations: x floor over cols, k or alpha of each variant; time by step; workload
     <name>-<figure>.png      figures of papers (papers.py): us over cols, k or the number of columns
 
@@ -54,6 +55,7 @@ _COLOURS = {
     "torch:bmm": "tab:red",
     "torch:subtract": "tab:orange",
     "torch:cdist": "tab:brown",
+    "torch:masked": "tab:red",
     "pylibraft": "tab:purple",
     "flashinfer": "tab:brown",
     "jax": "tab:pink",
@@ -65,6 +67,9 @@ _LABELS = {
     "aten-op": "torch.ops.aten.topk",
     "ours:auto": "gputopk",
     "ours:rerank": "gputopk",
+    "ours:topk_varlen": "gputopk",
+    "dense": "topk of as many elements",
+    "row": "topk of the full row alone",
 }
 
 
@@ -150,6 +155,11 @@ def _shape(point: Record) -> str:
 def _rerank_shape(record: Record) -> str:
     shape = f"{record['queries']} x {record['candidates']} x {record['dims']} k={record['k']}"
     return f"{shape} {record['metric']} {record['dtype']}"
+
+
+def _varlen_shape(record: Record) -> str:
+    size = f"{record['rows']} x {size_text(record['cols'])} k={record['k']}"
+    return f"{record['pattern']} {size} {record['dtype']} {record['order']} {record['options']}".rstrip()
 
 
 def _title(header: Record) -> str:
@@ -537,6 +547,10 @@ def plot_file(path: Path, folder: Path | None = None) -> None:
     if reranked:
         title = f"queries x candidates x dimensions. {_title(header)}"
         _plot_points(plt, reranked, _rerank_shape, False, title, Path(f"{stem}-rerank.png"))
+    ragged = [r for r in records if r["kind"] == "varlen"]
+    if ragged:
+        title = f"ragged rows: lengths, rows x cols, k. {_title(header)}"
+        _plot_points(plt, ragged, _varlen_shape, False, title, Path(f"{stem}-varlen.png"))
     studies: dict[str, list[Record]] = defaultdict(list)
     for record in records:
         if record["kind"] == "ablation":

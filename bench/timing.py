@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-Outputs = tuple[torch.Tensor, torch.Tensor]
+Outputs = tuple[torch.Tensor, ...]  # values and indices, or what else a call returns
 
 ROUNDS = 9  # the median of at least 9
 MIN_ROUNDS = 3  # for a contender so slow that 9 rounds do not fit the budget; Timing.rounds says so
@@ -88,15 +88,16 @@ def as_bytes(x: torch.Tensor) -> torch.Tensor:
 
 
 def poison(outputs: Outputs) -> None:
-    """Overwrites outputs with bytes that no right answer holds (index -1), so stale results cannot pass."""
-    values, indices = outputs
-    as_bytes(values).fill_(0xA5)
-    as_bytes(indices).fill_(0xFF)
+    """Overwrites outputs with bytes that no right answer holds, so stale results cannot pass: an index is
+    negative, and not the -1 of padding."""
+    for tensor in outputs:
+        as_bytes(tensor).fill_(0xA5)
 
 
-def copies_of(x: torch.Tensor) -> list[torch.Tensor]:
-    """The tensor and as many clones as keep the L2 cache cold; only the tensor itself on the CPU."""
-    size = x.numel() * x.element_size()
+def copies_of(x: torch.Tensor, read_bytes: int | None = None) -> list[torch.Tensor]:
+    """The tensor and as many clones as keep the L2 cache cold; only the tensor itself on the CPU. A call
+    reads `read_bytes` of it, by default all."""
+    size = x.numel() * x.element_size() if read_bytes is None else read_bytes
     if x.device.type != "cuda" or size <= ROTATE_BYTES:
         return [x]
     l2 = torch.cuda.get_device_properties(x.device).L2_cache_size

@@ -20,6 +20,10 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -60,40 +64,85 @@ def run_cases() -> int:
                         continue  # it does not serve this
                 oracle.assert_topk(tuple(r.cpu() for r in result), tensor.cpu(), k)
                 runs += 1
+        runs += run_split_bucket(dtype)
     runs += run_other_operators()
     print(f"runs: {runs}")
     return 0
 
 
-def run_other_operators() -> int:
-    """What is built on the same kernels: ragged rows, masks, gradients, reranking."""
+def run_split_bucket(dtype: torch.dtype) -> int:
+    """Both rules and each optimisation, on rows of the smallest tiles, in one level of entries and in two."""
+    import torch
+
+    from tests import oracle
+
+    tile = 128 * (16 if dtype.itemsize == 8 else 32)  # of the fewest threads
+    bools = (True, False)
+    choices = [{"rule": 2, "task": task, "control_flow": flow} for task in bools for flow in bools]
+    runs = 0
+    # Ten tiles that hand on 1024 entries each have more than a tile of entries holds.
+    for cutoff, k in ((64, 32), (1024, 900)):
+        tensor = torch.randint(0, 120, (2, 9 * tile + 5)).to(dtype).cuda()
+        for options in ({"rule": 1}, *choices):
+            result = torch.ops.gputopk._split_bucket(tensor, k, tile=tile, cutoff=cutoff, **options)
+            oracle.assert_topk(tuple(r.cpu() for r in result), tensor.cpu(), k)
+            runs += 1
+    return runs
+
+
+def run_other_operators(device: str = "cuda") -> int:
+    """What is built on the same kernels: ragged rows, masks, filters, gradients, reranking."""
     import torch
 
     import torch_topk
 
     runs = 0
     # Windows that lie outside their rows, begin behind their ends or are empty.
-    starts = torch.tensor([0, -5, 3000, 2**40, 17], device="cuda")
-    lengths = torch.tensor([4097, 2**40, 4097, 3, -1], device="cuda")
+    starts = torch.tensor([0, -5, 3000, 2**40, 17], device=device)
+    lengths = torch.tensor([4097, 2**40, 4097, 3, -1], device=device)
     for dtype in (torch.float16, torch.float32):
-        tensor = torch.randn(5, 4097, device="cuda").to(dtype)
+        tensor = torch.randn(5, 4097, device=device).to(dtype)
         for k in (1, 64, 3000):
             torch_topk.topk_varlen(tensor, k, lengths=lengths, starts=starts)
             torch_topk.kth_value(tensor, k)
             torch_topk.topk_mask(tensor, k)
             torch_topk.keep_topk_(tensor.clone(), k)
-            runs += 4
-        gradient = torch.randn(70001, device="cuda").to(dtype)
+            runs += 4 + run_where(tensor, k)
+        # Long enough for many blocks a row.
+        long = torch.randn(5, 70001, device=device).to(dtype)
+        torch_topk.topk_varlen(long, 64, lengths=lengths * 17, starts=starts, order="value")
+        runs += 1 + run_where(long, 64)
+        gradient = torch.randn(70001, device=device).to(dtype)
         for k in (7, 700):
             torch_topk.sparsify_(gradient.clone(), k, add=gradient, alpha=0.5)
             runs += 1
         for queries, candidates, dims in ((1, 1000, 129), (40, 70, 96)):
-            vectors = torch.randn(500, dims, device="cuda").to(dtype)
-            ids = torch.randint(-2, 500, (queries, candidates), device="cuda")
+            vectors = torch.randn(500, dims, device=device).to(dtype)
+            ids = torch.randint(-2, 500, (queries, candidates), device=device)
             torch_topk.rerank(vectors[:queries].contiguous(), vectors, ids, 10)
             runs += 1
-    torch.cuda.synchronize()
+    if device == "cuda":
+        torch.cuda.synchronize()
     return runs
+
+
+def run_where(scores: torch.Tensor, k: int) -> int:
+    """topk_where by a mask, a condition, and three at once, one of them of rows' thresholds; and by keys."""
+    import torch
+
+    from torch_topk import Condition, topk_where
+
+    mask = torch.rand(scores.shape, device=scores.device) < 0.5
+    column = torch.randint(0, 100, scores.shape, dtype=torch.int32, device=scores.device)
+    # Of the last rows nothing is left.
+    thresholds = torch.arange(scores.shape[0], dtype=torch.int32, device=scores.device) * 25
+    below = Condition(column, "<", 50)
+    for where in (mask, below, (mask[0], below, Condition(column, ">=", thresholds))):
+        topk_where(scores, where, k)
+    first = column // 30
+    topk_where((first, scores), below, k)
+    topk_where((first, column, scores), None, k, order="index", index_dtype=torch.int32)
+    return 5
 
 
 def run_tool(tool: str, sanitizer: str) -> dict[str, object]:

@@ -31,3 +31,8 @@ def test_a_tool_is_clean_where_it_looked_and_found_nothing_of_ours(tmp_path, lin
     tool.chmod(0o755)
     found = sanitize.run_tool("memcheck", str(tool))
     assert (found["errors"], found["clean"]) == (errors, clean)
+
+
+def test_the_operators_that_the_tools_look_at_serve_their_cases_on_the_cpu_too():
+    """So that a case which an operator refuses is found without a GPU."""
+    assert sanitize.run_other_operators("cpu") > 50

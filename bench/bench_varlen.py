@@ -1,0 +1,452 @@
+"""Times topk_varlen on ragged rows against a dense topk of as many elements, and against what callers write.
+
+    python bench/bench_varlen.py                    # on the GPU if there is one; writes bench/results
+    python bench/bench_varlen.py --device cpu --set quick
+
+Every figure is a ratio to something timed in the same run:
+
+    x floor     our time over that of one read of as many bytes as the windows have
+    x dense     over that of torch_topk.topk on a [rows, mean length] tensor: as many elements; goal 1.15
+    x row       of 64 rows, one full and the others 1 %: over topk's time on that row alone; goal 1.3
+    x torch     the time of positions >= lengths, masked_fill(-inf) and torch.topk, over ours
+
+The mean is rounded up to eight elements, so that dense rows are aligned as ours are. On CUDA the figures are
+of CUDA graph replays, and the eager time of a call stands beside ours. Lengths are a tensor on the device:
+
+    full        all columns
+    uniform     of each row, uniform in [1, cols]
+    one_full    the first row full, the others 1 %
+    decode      all near 0.6 cols, as of sequences that are decoded together
+
+Ours is checked against a stable sort of the masked rows; where there are few elements, against the tests'
+oracle too. Exit status 1 if one of ours fails. No time makes it fail.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+import torch
+from torch import Tensor
+
+from bench import environment, report, timing
+from bench.bench_topk import contender_record, floor_contender
+from bench.report import Record, number_text, size_text
+from bench.timing import Contender, Timing
+from tests import varlen_oracle
+from torch_topk import TopKVarlen, topk, topk_varlen
+from torch_topk._libraries import why_no_cuda
+
+CUDA_BUDGET_S, CPU_BUDGET_S = 0.2, 2.0
+OURS, DENSE, ROW, TORCH = "ours:topk_varlen", "dense", "row", "torch:masked"
+DENSE_GOAL, ROW_GOAL, ROW_GOAL_ROWS = 1.15, 1.3, 64
+ALIGNED = 8  # elements
+ORACLE_ELEMENTS = 2**16  # of a tensor: the oracle takes a while
+SORTED_ELEMENTS = 2**25  # at once: a sort takes many times its input's memory
+
+
+@dataclass(frozen=True)
+class Point:
+    """One request on random rows."""
+
+    rows: int
+    cols: int
+    k: int
+    pattern: str
+    order: str = "value"
+    dtype: str = "float32"
+    return_values: bool = True
+    promise: bool = False  # whether max_length is given
+
+    @property
+    def text(self) -> str:
+        return f"{self.rows} x {size_text(self.cols)}"
+
+    @property
+    def options_text(self) -> str:
+        """What differs from the defaults here."""
+        names = {"no values": not self.return_values, "max_length": self.promise}
+        return ", ".join(name for name, holds in names.items() if holds)
+
+
+GOALS = [
+    *(Point(64, 2**18, k, "one_full") for k in (64, 512, 2048)),
+    Point(1, 2**20, 512, "uniform"),
+    Point(4, 2**17, 2048, "decode"),
+    Point(64, 2**17, 512, "uniform"),
+    Point(64, 2**17, 2048, "decode"),
+    Point(256, 2**15, 64, "uniform"),
+    Point(256, 2**17, 2048, "uniform"),
+    Point(256, 2**20, 1024, "uniform"),
+    Point(1024, 2**13, 64, "uniform"),
+    Point(1024, 2**15, 512, "uniform"),
+]
+MORE = [
+    *(
+        Point(rows, cols, k, "full")
+        for rows, cols, k in ((1, 2**20, 1024), (64, 2**17, 512), (256, 2**15, 2048), (1024, 2**13, 64))
+    ),
+    *(
+        Point(rows, cols, k, "one_full")
+        for rows, cols, k in (
+            (64, 2**13, 64), (64, 2**15, 512), (64, 2**20, 1024), (4, 2**20, 512), (256, 2**17, 512),
+            (1024, 2**15, 64),
+        )
+    ),
+    *(
+        Point(rows, cols, k, "decode")
+        for rows, cols, k in ((1, 2**13, 512), (4, 2**15, 64), (64, 2**20, 1024), (1024, 2**13, 1024))
+    ),
+    # What max_length, order and values cost or save.
+    *(Point(rows, 2**17, 2048, "decode", promise=True) for rows in (1, 64)),
+    Point(256, 2**15, 512, "decode", promise=True),
+    Point(64, 2**17, 512, "uniform", "any"),
+    Point(64, 2**17, 2048, "decode", "any"),
+    Point(64, 2**17, 2048, "decode", "any", return_values=False, promise=True),
+    Point(64, 2**17, 2048, "decode", return_values=False),
+    Point(1024, 2**15, 512, "uniform", "any", return_values=False),
+    Point(64, 2**18, 2048, "one_full", "any"),
+    *(
+        Point(rows, cols, k, pattern, dtype="bfloat16")
+        for rows, cols, k, pattern in (
+            (1, 2**20, 1024, "full"), (64, 2**17, 512, "uniform"), (64, 2**18, 512, "one_full"),
+            (256, 2**15, 64, "one_full"), (256, 2**20, 2048, "uniform"), (1024, 2**13, 512, "uniform"),
+        )
+    ),
+    Point(64, 2**17, 2048, "decode", "any", "bfloat16", return_values=False, promise=True),
+]  # fmt: skip
+QUICK = [
+    Point(64, 1024, 8, "one_full"),
+    Point(4, 8192, 64, "uniform", "any", return_values=False),
+    Point(4, 8192, 64, "decode", dtype="bfloat16", promise=True),
+]
+SETS = {"quick": QUICK, "goals": GOALS, "all": GOALS + MORE}
+
+
+@dataclass(frozen=True)
+class Data:
+    """A point's tensors."""
+
+    scores: Tensor
+    lengths: Tensor
+    window_elements: int
+    dense_cols: int
+    max_length: int | None
+
+    def dense_of(self, x: Tensor) -> Tensor:
+        """As many elements of scores, or of a copy, as the windows have: the first of its memory."""
+        rows = x.shape[0]
+        return x.view(-1)[: rows * self.dense_cols].view(rows, self.dense_cols)
+
+
+def lengths_of(point: Point) -> Tensor:
+    generator = torch.Generator().manual_seed(2)
+    rows, cols = point.rows, point.cols
+    if point.pattern == "full":
+        lengths = torch.full((rows,), cols)
+    elif point.pattern == "one_full":
+        lengths = torch.full((rows,), max(1, cols // 100))
+        lengths[0] = cols
+    else:
+        low, high = {"uniform": (1, cols), "decode": (int(0.58 * cols), int(0.62 * cols))}[point.pattern]
+        lengths = torch.randint(low, high + 1, (rows,), generator=generator)
+    return lengths.int()
+
+
+def data_of(point: Point, device: torch.device) -> Data:
+    generator = torch.Generator(device).manual_seed(1)
+    dtype, lengths = getattr(torch, point.dtype), lengths_of(point)
+    scores = torch.randn((point.rows, point.cols), device=device, dtype=dtype, generator=generator)
+    elements = int(lengths.sum())
+    dense_cols = min(point.cols, ALIGNED * math.ceil(elements / point.rows / ALIGNED))
+    max_length = int(lengths.max()) if point.promise else None
+    return Data(scores, lengths.to(device), elements, dense_cols, max_length)
+
+
+def outside(data: Data) -> Tensor:
+    """What no window holds: bool [rows, cols]."""
+    positions = torch.arange(data.scores.shape[1], dtype=torch.int32, device=data.scores.device)
+    return positions >= data.lengths[:, None]
+
+
+# --- contenders -----------------------------------------------------------------------------------
+
+
+def contenders_of(point: Point, data: Data) -> list[Contender]:
+    """Ours, and what it is compared with where that is possible."""
+    floor = floor_contender(data.dense_of(data.scores))
+    in_order = point.order == "value"
+
+    def dense(name: str, prepare: Callable[[Tensor], Tensor]) -> Contender:
+        return Contender(
+            name,
+            lambda x: topk(x, point.k, sorted=in_order, index_dtype=torch.int32),
+            prepare=prepare,
+            eager=False,
+        )
+
+    def masked(x: Tensor) -> Any:
+        return torch.topk(x.masked_fill(outside(data), -math.inf), point.k, sorted=in_order)
+
+    contenders = [
+        Contender("floor", floor.call, prepare=lambda x: floor.prepare(data.dense_of(x)), eager=False),
+        our_contender(point, data),
+        Contender(TORCH, masked, eager=False),
+    ]
+    if point.k <= data.dense_cols:
+        contenders.append(dense(DENSE, data.dense_of))
+    if has_row_goal(point):
+        contenders.append(dense(ROW, lambda x: x[:1]))
+    return contenders
+
+
+def our_contender(point: Point, data: Data) -> Contender:
+    lengths, max_length = data.lengths, data.max_length
+
+    def call(x: Tensor) -> TopKVarlen:
+        return topk_varlen(
+            x, point.k, lengths=lengths, order=point.order, return_values=point.return_values,
+            max_length=max_length,
+        )  # fmt: skip
+
+    def export(found: TopKVarlen) -> tuple[Tensor, ...]:
+        return tuple(tensor for tensor in found if tensor is not None)
+
+    return Contender(OURS, call, export=export)
+
+
+def has_row_goal(point: Point) -> bool:
+    return point.pattern == "one_full" and point.rows == ROW_GOAL_ROWS
+
+
+# --- checks ---------------------------------------------------------------------------------------
+
+
+def problem_of(outputs: Sequence[Tensor], point: Point, data: Data) -> str | None:
+    """What is wrong with our results, or None."""
+    found = TopKVarlen(outputs[0] if point.return_values else None, *outputs[-2:])
+    problem = problem_by_sorting(found, point, data)
+    if problem is None and data.scores.numel() <= ORACLE_ELEMENTS:
+        options = {"order": point.order, "return_values": point.return_values, "lengths": data.lengths.cpu()}
+        on_cpu = tuple(tensor if tensor is None else tensor.cpu() for tensor in found)
+        problem = varlen_oracle.problem_of(on_cpu, data.scores.cpu(), point.k, options)
+    return problem
+
+
+def best_by_sorting(data: Data, k: int) -> Tensor:
+    """Each row's best columns, equal ones by position; columns behind the winners' are of no window."""
+    masked = data.scores.masked_fill(outside(data), -math.inf)
+    rows = max(1, SORTED_ELEMENTS // masked.shape[1])
+    return torch.cat(
+        [part.sort(dim=-1, descending=True, stable=True).indices[:, :k] for part in masked.split(rows)]
+    )
+
+
+def problem_by_sorting(found: TopKVarlen, point: Point, data: Data) -> str | None:
+    """Compares the pads, the winners, in any order where none is promised, and their values."""
+    if not torch.equal(found.counts, data.lengths.clamp(max=point.k)):
+        return "counts are not the lengths, or k"
+    is_winner = torch.arange(point.k, device=found.counts.device) < found.counts[:, None]
+    if (found.indices[~is_winner] != -1).any():
+        return "indices behind the winners are not -1"
+    columns, wanted = found.indices.long(), best_by_sorting(data, point.k)
+    if point.order == "any":
+        behind = point.cols
+        columns, wanted = (c.where(is_winner, behind).sort(-1).values for c in (columns, wanted))
+    if not torch.equal(columns[is_winner], wanted[is_winner]):
+        return "not the columns that a stable sort gives"
+    if found.values is None:
+        return None
+    values = data.scores.gather(-1, found.indices.long().clamp(min=0)).where(is_winner, -math.inf)
+    return None if torch.equal(found.values, values) else "values are not those of the indices"
+
+
+# --- one point ------------------------------------------------------------------------------------
+
+
+def run(point: Point, device: torch.device, budget_s: float) -> Record:
+    """Times and checks one point; its record."""
+    data = data_of(point, device)
+    contenders = contenders_of(point, data)
+    window_bytes = data.window_elements * data.scores.element_size()
+    copies = timing.copies_of(data.scores, window_bytes)
+    timings = {
+        c.name: t for c, t in zip(contenders, timing.measure(contenders, copies, budget_s), strict=True)
+    }
+    floor_us, torch_us = timings["floor"].us, timings[TORCH].us
+    records = [contender_record(name, t, floor_us, torch_us) for name, t in timings.items()]
+    ours, dense = timings[OURS], timings.get(DENSE)
+    if ours.outputs is not None:
+        problem = problem_of(ours.outputs, point, data)
+        record = next(record for record in records if record["name"] == OURS)
+        record |= {"verified": problem is None, "problem": problem}
+    return {
+        "kind": "varlen",
+        "rows": point.rows,
+        "cols": point.cols,
+        "k": point.k,
+        "pattern": point.pattern,
+        "order": point.order,
+        "dtype": point.dtype,
+        "return_values": point.return_values,
+        "max_length": data.max_length,
+        "options": point.options_text,
+        "window_elements": data.window_elements,
+        "dense_cols": data.dense_cols,
+        "copies": len(copies),
+        "floor_us": floor_us,
+        "x_dense": ratio_of(ours, dense),
+        "x_row": ratio_of(ours, timings.get(ROW)),
+        "goal_x_dense": DENSE_GOAL if DENSE in timings else None,
+        "goal_x_row": ROW_GOAL if ROW in timings else None,
+        "goal_x_floor": None if (x := ratio_of(dense, timings["floor"])) is None else DENSE_GOAL * x,
+        "contenders": records,
+    }
+
+
+def ratio_of(one: Timing | None, other: Timing | None) -> float | None:
+    """One's time over the other's, where both were timed."""
+    if one is None or other is None or one.us is None or other.us is None:
+        return None
+    return round(one.us / other.us, 4)
+
+
+# --- the report -----------------------------------------------------------------------------------
+
+
+def ours_of(record: Record) -> Record:
+    return next(c for c in record["contenders"] if c["name"] == OURS)
+
+
+def goal_text(record: Record, ratio: str) -> str:
+    """A ratio, with a mark where it is more than its goal."""
+    value, goal = record[ratio], record[f"goal_{ratio}"]
+    return number_text(value) + ("" if value is None or goal is None else " " if value <= goal else "!")
+
+
+def print_table(records: Sequence[Record]) -> None:
+    rows = []
+    for record in records:
+        ours = ours_of(record)
+        rows.append(
+            [
+                f"{record['rows']} x {size_text(record['cols'])}",
+                str(record["k"]),
+                record["pattern"],
+                record["order"],
+                record["dtype"],
+                record["options"] or "-",
+                number_text(ours["us"]),
+                number_text(ours.get("eager_us")),
+                number_text(ours.get("x_floor")),
+                goal_text(record, "x_dense"),
+                goal_text(record, "x_row"),
+                number_text(ours.get("x_torch")),
+            ]
+        )
+    columns = ["rows x cols", "k", "lengths", "order", "dtype", "options", "us", "eager us", "x floor"]
+    print(report.table([*columns, "x dense ", "x row ", "x torch"], rows))
+
+
+def print_goals(records: Sequence[Record]) -> None:
+    for ratio, goal, of in (
+        ("x_dense", DENSE_GOAL, "topk of as many elements"),
+        ("x_row", ROW_GOAL, "topk of the full row alone"),
+    ):
+        values = [record[ratio] for record in records if record[ratio] is not None]
+        if values:
+            held = sum(value <= goal for value in values)
+            print(
+                f"at most {goal} x {of}: held at {held} of {len(values)} points, "
+                f"{number_text(min(values))} to {number_text(max(values))}"
+            )
+
+
+def failure_of(record: Record) -> str | None:
+    ours = ours_of(record)
+    if ours["us"] is None:
+        return f"not served: {ours['reason']}"
+    return None if ours.get("verified") else f"wrong: {ours.get('problem', 'no outputs')}"
+
+
+def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--set", choices=SETS, default="all")
+    parser.add_argument("--device", choices=["cpu", "cuda"])
+    parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
+    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--plot", action="store_true", help="draw the plot as well (matplotlib)")
+    options = parser.parse_args(arguments)
+    if options.device == "cuda" and (missing := why_no_cuda()):
+        parser.error(f"--device cuda: {missing}")
+    return options
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_arguments(arguments)
+    kind = options.device or ("cpu" if why_no_cuda() else "cuda")
+    device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
+    todo = SETS[options.set]
+    output = options.output or environment.ROOT / "bench" / "results" / f"varlen-{kind}.jsonl"
+    out = report.JsonLines(output)
+    out.write(environment.header(device, options.commit, set=f"varlen-{options.set}", points=len(todo)))
+    records, too_large, failures = [], [], []
+    progress, start = report.Progress(len(todo)), time.monotonic()
+    for point in todo:
+        if options.time_limit and time.monotonic() - start > options.time_limit:
+            break
+        progress.show(f"{point.text} k {point.k} {point.pattern} {point.order} {point.dtype}")
+        try:
+            records.append(run(point, device, CUDA_BUDGET_S if kind == "cuda" else CPU_BUDGET_S))
+        except torch.OutOfMemoryError as error:
+            too_large.append(f"{point.text} {point.dtype}: {timing.one_line(error)}")
+        except RuntimeError as error:  # the device is lost: no point that follows could be timed
+            failures.append(f"{point.text}, k {point.k}, {point.pattern}: {timing.one_line(error)}")
+            break
+        else:
+            out.write(records[-1])
+            if failure := failure_of(records[-1]):
+                failures.append(f"{point.text}, k {point.k}, {point.pattern}: {failure}")
+        progress.advance()
+    progress.close()
+    seconds, not_run = time.monotonic() - start, len(todo) - len(records)
+    out.write(
+        {
+            "kind": "summary",
+            "points": len(records),
+            "not_run": not_run,
+            "too_large": too_large,
+            "failed": failures,
+            "seconds": seconds,
+        }
+    )
+    out.close()
+    print_table(records)
+    print()
+    print_goals(records)
+    print(f"{len(records)} points in {seconds:.0f} s, {not_run} not run, written to {output}")
+    for sentence in too_large:
+        print(f"too large: {sentence}")
+    for failure in failures:
+        print(f"FAILED: {failure}")
+    if options.plot:
+        from bench import plot
+
+        plot.plot_file(output)
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
