@@ -391,7 +391,7 @@ BAD_CALLS = {
     "dim out of range": lambda x: topk(x, 1, 2),
     "complex": lambda x: topk(x.to(torch.complex64), 1),
     "unknown algorithm": lambda x: topk(x, 1, algorithm=99),
-    "algorithm not there yet": lambda x: topk(x, 1, algorithm=5),
+    "algorithm that cannot serve": lambda x: topk(x, 257, algorithm=4),
     "index dtype": lambda x: topk(x, 1, index_dtype=torch.float16),
     "out on the CPU": lambda x: topk.out(
         x, 1, values=torch.empty(x.shape[0], 1), indices=torch.empty(x.shape[0], 1, dtype=torch.int64)
