@@ -10,6 +10,7 @@ but Python. Exit status 1 where there is no record to read.
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import sys
 from collections import defaultdict
@@ -377,9 +378,10 @@ def where_from(data: Records) -> list[str]:
     for header in data.headers:
         where = header.get("gpu") or f"{header.get('cpu')}, {header.get('threads')} threads"
         driver = f", driver {header['driver']}, CUDA {header['cuda']}" if header.get("driver") else ""
+        command = re.sub(r" --(output|commit) \S+", "", header["command"])
         quick = ", a few tiny requests (`--quick`)" if header.get("quick") else ""
         lines.append(f"- {where}{driver}, torch {header['torch']}, {header['date'][:10]}, "
-                     f"commit {header['commit']}{quick}: `{header['command']}`")  # fmt: skip
+                     f"commit {header['commit']}{quick}: `{command}`")  # fmt: skip
     return lines or ["- nothing yet"]
 
 

@@ -164,7 +164,7 @@ def _varlen_shape(record: Record) -> str:
 
 def _title(header: Record) -> str:
     where = header.get("gpu") or f"{header.get('cpu')}, {header.get('threads')} threads"
-    return f"{where}, torch {header.get('torch')}, commit {header.get('commit')}"
+    return f"{where}, torch {header.get('torch')}, commit {str(header.get('commit'))[:12]}"
 
 
 def _curves(
@@ -218,7 +218,9 @@ def _panels(
                 entries.setdefault(label, handle)
         figure.suptitle(_fitting(title, 3.6 * width), fontsize=8)
         figure.legend(entries.values(), entries.keys(), loc="lower center", ncols=2 * width, fontsize=8)
-        figure.tight_layout(rect=(0, 0.4 / figure.get_figheight(), 1, 1))
+        legend = 0.2 + 0.2 * -(-len(entries) // (2 * width))  # inches
+        figure.set_figheight(2.9 * height + 0.5 + legend)
+        figure.tight_layout(rect=(0, legend / figure.get_figheight(), 1, 1))
         _save(plt, figure, path.with_stem(path.stem + page))
 
 
