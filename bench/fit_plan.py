@@ -19,6 +19,7 @@ import argparse
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Iterable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -224,7 +225,10 @@ def regrets(costs: dict[str, dict[int, np.ndarray]], points: Points) -> list[tup
 
 
 def header_text(
-    costs: dict[str, dict[int, np.ndarray]], headers: list[report.Record], paths: list[Path]
+    costs: dict[str, dict[int, np.ndarray]],
+    records: Iterable[report.Record],
+    headers: list[report.Record],
+    paths: list[Path],
 ) -> str:
     def cell(numbers: np.ndarray) -> str:
         parts, bends = (", ".join(f"{n:.4g}" for n in group) for group in np.split(numbers, [len(PARTS)]))
@@ -234,6 +238,8 @@ def header_text(
     for form in sorted(costs):
         cells = ",\n      ".join(cell(of_width(costs[form], width)) for width in WIDTHS)
         rows.append(f'    {{"{form}",\n     {{{cells}}}}},')
+    records = list(records)
+    most = ", ".join(str(max(record[size] for record in records)) for size in ("rows", "cols", "k"))
     sources = "\n".join(
         f"//   {path.name}, of commit {header['commit'][:12]}, {header['date'][:10]}, {header['gpu']}, "
         f"driver {header['driver']}"
@@ -247,6 +253,8 @@ def header_text(
 #include "cuda/plan/costs.h"
 
 namespace gputopk::cuda {{
+
+inline constexpr Measured kMeasured{{{most}}};
 
 inline constexpr FormCosts kCosts[] = {{
     // clang-format off
@@ -284,7 +292,10 @@ def main() -> int:
     if not options.check:
         options.output.write_text(
             header_text(
-                fitted(points, train=False), [report.read(path)[0] for path in options.sweep], options.sweep
+                fitted(points, train=False),
+                points.records.values(),
+                [report.read(path)[0] for path in options.sweep],
+                options.sweep,
             )
         )
         print(f"written: {options.output}")

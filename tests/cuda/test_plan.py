@@ -197,6 +197,15 @@ def test_order_rows_follows_where_order_is_wanted_and_the_form_leaves_none():
             assert ("then order_rows" in text) == (order and not ordered), text
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=oracle.name_of)
+@pytest.mark.parametrize("power", [25, 27, 28, 30])
+def test_many_winners_in_any_order_are_selected_and_not_sorted_beyond_what_was_measured(power, dtype):
+    """Sorting all of 3 rows of 1.6 million took nine times as long as AIR: bench/results/plan-h200.jsonl."""
+    for k in (1 << power - 1, 1 << power - 3):
+        text = plan(meta(1, 1 << power, dtype=dtype), k, sorted=False)
+        assert "form sort.whole_rows" not in text, text
+
+
 # Bitonic top-k, and AIR with a resident row.
 
 

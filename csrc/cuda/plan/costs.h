@@ -14,10 +14,15 @@ namespace gputopk::cuda {
 // Microseconds: of a launch; by 10^6 bytes, 10^3 elements of an SM, 10^3 of a thread, the greatest of which
 // counts; by wave, block of an SM, 10^3 winners and 10^3 entries of an SM. Their sum is then bent by 2 to the
 // power of a polynomial in r, c, k, a tenth of the logarithms of the sizes: r, c, k, r r, c c, k k, r c, r k,
-// c k.
+// c k. Beyond the sizes that were measured it bends no further: what a polynomial says there is nothing.
 struct Costs {
   double fixed, byte, element, depth, wave, block, winner, entry;
   double bend[9];
+};
+
+// The greatest of each that was measured.
+struct Measured {
+  int64_t rows, cols, k;
 };
 
 struct FormCosts {
@@ -39,15 +44,19 @@ constexpr int place_of(const FormCosts (&table)[kForms], const char* form) {
   return -1;
 }
 
-inline double microseconds(const FormCosts& form, const Problem& problem, const Work& work) {
+inline double microseconds(const FormCosts& form, const Measured& measured, const Problem& problem,
+                           const Work& work) {
   const Costs& costs = form.of_width[bit_width(static_cast<uint64_t>(dtype_bytes(problem.dtype))) - 1];
   const double moved = costs.byte * work.bytes * 1e-6;
   const double counted = std::max(costs.element * work.elements, costs.depth * work.depth) * 1e-3;
   const double sum = costs.fixed + std::max(moved, counted) + costs.wave * work.waves +
                      costs.block * work.blocks +
                      (costs.winner * work.winners + costs.entry * work.entries) * 1e-3;
-  const auto size = [](int64_t number) { return 0.1 * std::log2(static_cast<double>(number)); };
-  const double r = size(problem.rows), c = size(problem.cols), k = size(problem.k);
+  const auto size = [](int64_t number, int64_t most) {
+    return 0.1 * std::log2(static_cast<double>(std::min(number, most)));
+  };
+  const double r = size(problem.rows, measured.rows), c = size(problem.cols, measured.cols);
+  const double k = size(problem.k, measured.k);
   const double terms[9] = {r, c, k, r * r, c * c, k * k, r * c, r * k, c * k};
   double bend = 0;
   for (int i = 0; i < 9; ++i) bend += costs.bend[i] * terms[i];

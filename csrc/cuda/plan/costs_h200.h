@@ -8,6 +8,8 @@
 
 namespace gputopk::cuda {
 
+inline constexpr Measured kMeasured{130179, 1073741824, 1048576};
+
 inline constexpr FormCosts kCosts[] = {
     // clang-format off
     // fixed, byte, element, depth, wave, block, winner, entry, bend

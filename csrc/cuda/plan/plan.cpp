@@ -20,7 +20,7 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 template <int kPlace>
 double microseconds_at(const Problem& problem, const Work& work) {
   if constexpr (kPlace >= 0) {
-    return microseconds(kCosts[kPlace], problem, work);
+    return microseconds(kCosts[kPlace], kMeasured, problem, work);
   } else {
     return kNever;
   }
