@@ -18,7 +18,9 @@ FORMS = ("split_bucket.tree", "split_bucket.radix")
 WIDTHS = [torch.uint8, torch.bfloat16, torch.float32, torch.int32, torch.int64, torch.float64]
 TILES = [4096, 8192, 16384]  # of four-byte elements
 
-study = torch.ops.gputopk._split_bucket
+
+def study(tensor: torch.Tensor, k: int, **options) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.ops.gputopk._split_bucket(tensor, k, **options)
 
 
 def check(tensor: torch.Tensor, k: int, forms=FORMS, **flags) -> None:
