@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
+
+_INTEGERS = (torch.int32, torch.int64)
+_INT32_MOST = 2**31 - 1
 
 
 def result_shape(shape: Sequence[int], k: int, dim: int) -> list[int]:
@@ -34,6 +38,53 @@ def check_dim_and_k(shape: Sequence[int], k: int, dim: int) -> None:
                 f"and dimension {dim % dims} has size {cols}"
             ),
         )
+
+
+class RowChecks:
+    """What the operators of rows, topk_varlen and those beside it, refuse, in their words."""
+
+    def __init__(self, op: str, input: Tensor):
+        self._op, self._device = op, input.device
+        self.check(input.dim() == 2, f"the input must have 2 dimensions, but has {input.dim()}")
+        self.rows, self.cols = input.shape
+
+    def check(self, holds: Any, words: str) -> None:
+        torch._check(holds, lambda: f"gputopk::{self._op}: {words}")
+
+    def k_and_index_dtype(self, k: Any, index_dtype: torch.dtype) -> None:
+        self.check(k >= 0, f"k must be in [0, {_INT32_MOST}], but is {k}")
+        self.check(index_dtype in _INTEGERS, "index_dtype must be torch.int64 or torch.int32")
+        if index_dtype == torch.int32 and type(self.cols) is int:  # of a symbol it is left to the call
+            self.check(
+                self.cols <= _INT32_MOST,
+                f"index_dtype torch.int32 cannot index {self.cols} elements, at most {_INT32_MOST}",
+            )
+
+    def device(self, name: str, tensor: Tensor) -> None:
+        self.check(
+            tensor.device == self._device,
+            f"{name} must be on the device of the input, {self._device}, but is on {tensor.device}",
+        )
+
+    def integers(self, name: str, tensor: Tensor, narrow: bool = False) -> None:
+        kinds = "int32" if narrow else "int32 or int64"
+        self.check(tensor.dtype in _INTEGERS[: 1 if narrow else 2], f"{name} must be {kinds}")
+
+    def mask(self, tensor: Tensor) -> None:
+        self.columns("mask", tensor)
+        self.check(tensor.dtype == torch.bool, f"mask must be bool, not {tensor.dtype}")
+
+    def one_a_row(self, name: str, tensor: Tensor) -> None:
+        words = f"{name} must have shape [{self.rows}], a number a row"
+        self.check(tensor.dim() == 1, words)
+        self.check(tensor.size(0) == self.rows, words)
+
+    def columns(self, name: str, tensor: Tensor) -> None:
+        words = f"{name} must have shape [{self.rows}, {self.cols}] or [{self.cols}]"
+        self.check(tensor.dim() in (1, 2), words)
+        self.check(tensor.size(-1) == self.cols, words)
+        if tensor.dim() == 2:
+            self.check(tensor.size(0) == self.rows, words)
 
 
 def check_request(self: Tensor, k: int, dim: int, index_dtype: torch.dtype | None, algorithm: int) -> None:

@@ -14,6 +14,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 from . import _rows
 from ._autograd import gather, wants_derivative
 from ._errors import call
+from ._fakes import RowChecks
 from ._libraries import registry
 from ._sharding import has_dtensor
 from .ops import topk
@@ -27,7 +28,6 @@ _ORDERS = ("any", "value", "index")  # the operator's numbers, as of the compari
 _COMPARISONS = ("<", "<=", "==", "!=", ">=", ">")
 _SAME_KEY, _SAME_MAGNITUDE = 6, 7
 _NOT_EQUAL = _COMPARISONS.index("!=")
-_INT32_MOST = 2**31 - 1
 
 
 class Condition(NamedTuple):
@@ -103,7 +103,7 @@ def topk_where(
     keys take a selection each; the later ones look, on the device, at those rows alone where elements that
     equal the k-th are left over. Of DTensors, rows stay sharded, and ``dim`` must not be.
 
-    Source: the query of A. Shanbhag, H. Pirahesh, S. Madden, "Efficient Top-K Query Processing on Massively
+    Source: the query of A. Shanbhag, H. Pirk, S. Madden, "Efficient Top-K Query Processing on Massively
     Parallel Hardware", SIGMOD '18, section 5 and figure 14.
     """
     keys = (score,) if isinstance(score, Tensor) else tuple(_listed("score", score))
@@ -405,63 +405,36 @@ def _values_at(rows: Tensor, indices: Tensor, counts: Tensor, flags: _Key) -> Te
 registry.impl("topk_where", torch.library.fallthrough_kernel, "Autograd")
 
 
-def _check(holds: Any, words: str) -> None:
-    torch._check(holds, lambda: f"gputopk::topk_where: {words}")
-
-
-def _check_columns(name: str, tensor: Tensor, self: Tensor) -> None:
-    rows, cols = self.shape
-    words = f"{name} must have shape [{rows}, {cols}] or [{cols}]"
-    _check(tensor.dim() in (1, 2), words)
-    _check(tensor.size(-1) == cols, words)
-    if tensor.dim() == 2:
-        _check(tensor.size(0) == rows, words)
-    _check_device(name, tensor, self)
-
-
-def _check_device(name: str, tensor: Tensor, self: Tensor) -> None:
-    _check(
-        tensor.device == self.device,
-        f"{name} must be on the device of the input, {self.device}, but is on {tensor.device}",
-    )
-
-
 @torch.library.register_fake("gputopk::topk_where")
 def _(self, k, columns, comparisons, thresholds, mask=None, row_k=None, *, index_dtype=None, **options):
-    _check(self.dim() == 2, f"the input must have 2 dimensions, but has {self.dim()}")
-    rows, cols = self.shape
-    _check(k >= 0, f"k must be in [0, {_INT32_MOST}], but is {k}")
+    checks = RowChecks("topk_where", self)
     index_dtype = index_dtype or torch.int64
-    _check(index_dtype in (torch.int32, torch.int64), "index_dtype must be torch.int64 or torch.int32")
-    if index_dtype == torch.int32 and type(cols) is int:  # of a symbol it is left to the call
-        _check(
-            cols <= _INT32_MOST,
-            f"index_dtype torch.int32 cannot index {cols} elements, at most {_INT32_MOST}",
-        )
+    checks.k_and_index_dtype(k, index_dtype)
     if mask is not None:
-        _check_columns("mask", mask, self)
-        _check(mask.dtype == torch.bool, f"mask must be bool, not {mask.dtype}")
+        checks.device("mask", mask)
+        checks.mask(mask)
     if row_k is not None:
-        _check(row_k.dim() == 1, f"row_k must have shape [{rows}], a number a row")
-        _check(row_k.size(0) == rows, f"row_k must have shape [{rows}], a number a row")
-        _check(row_k.dtype in (torch.int32, torch.int64), "row_k must be int32 or int64")
-        _check_device("row_k", row_k, self)
-    _check(
+        checks.one_a_row("row_k", row_k)
+        checks.integers("row_k", row_k)
+        checks.device("row_k", row_k)
+    checks.check(
         len(columns) == len(comparisons) == len(thresholds),
         f"columns, comparisons and thresholds must be as many, but are {len(columns)}, {len(comparisons)} "
         f"and {len(thresholds)}",
     )
     for i, (column, threshold) in enumerate(zip(columns, thresholds, strict=True)):
-        _check_columns(f"columns[{i}]", column, self)
-        _check(
+        checks.columns(f"columns[{i}]", column)
+        checks.device(f"columns[{i}]", column)
+        checks.check(
             threshold.dtype == column.dtype,
             f"thresholds[{i}] must have the dtype of its column, {column.dtype}, not {threshold.dtype}",
         )
-        words = f"thresholds[{i}] must have shape [] or [{rows}], a number a row"
-        _check(threshold.dim() <= 1, words)
+        words = f"thresholds[{i}] must have shape [] or [{checks.rows}], a number a row"
+        checks.check(threshold.dim() <= 1, words)
         if threshold.dim() == 1:
-            _check(threshold.size(0) == rows, words)
-        _check_device(f"thresholds[{i}]", threshold, self)
+            checks.check(threshold.size(0) == checks.rows, words)
+        checks.device(f"thresholds[{i}]", threshold)
+    rows = checks.rows
     indices = self.new_empty((rows, k), dtype=index_dtype)
     return self.new_empty((rows, k)), indices, self.new_empty((rows,), dtype=torch.int32)
 

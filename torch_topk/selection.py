@@ -12,6 +12,7 @@ from . import _rows
 from ._autograd import gather
 from ._elsewhere import backend
 from ._errors import call
+from ._fakes import RowChecks
 from ._libraries import registry
 from ._sharding import has_dtensor
 from .ops import topk
@@ -303,19 +304,11 @@ registry.impl("kth_value", torch.library.fallthrough_kernel, "Autograd")
 
 @torch.library.register_fake("gputopk::kth_value")
 def _(self, k, *, lengths=None, largest=True, magnitude=False):
-    def check(holds, words):
-        torch._check(holds, lambda: f"gputopk::kth_value: {words}")
-
-    check(self.dim() == 2, f"the input must have 2 dimensions, but has {self.dim()}")
-    rows = self.size(0)
+    checks = RowChecks("kth_value", self)
     for name, numbers in (("k", k), ("lengths", lengths)):
-        if numbers is None:
-            continue
-        check(numbers.dim() == 1, f"{name} must have shape [{rows}], a number a row")
-        check(numbers.size(0) == rows, f"{name} must have shape [{rows}], a number a row")
-        check(numbers.dtype in (torch.int32, torch.int64), f"{name} must be int32 or int64")
-        check(
-            numbers.device == self.device,
-            f"{name} must be on the device of the input, {self.device}, but is on {numbers.device}",
-        )
+        if numbers is not None:
+            checks.one_a_row(name, numbers)
+            checks.integers(name, numbers)
+            checks.device(name, numbers)
+    rows = checks.rows
     return self.new_empty((rows, 1)), self.new_empty((rows, 1), dtype=torch.int64)

@@ -10,6 +10,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from . import _rows
 from ._errors import call
+from ._fakes import RowChecks
 from ._libraries import registry
 from ._sharding import has_dtensor
 
@@ -169,40 +170,24 @@ for _name in ("topk_varlen", "topk_varlen.out"):
 _NONE = dict.fromkeys(_TENSORS[1:])
 
 
-def _check(holds: Any, words: str) -> None:
-    torch._check(holds, lambda: f"gputopk::topk_varlen: {words}")
-
-
-def _check_request(self: Tensor, k: Any, options: dict[str, Any]) -> None:
+def _check_request(self: Tensor, k: Any, options: dict[str, Any]) -> RowChecks:
     """Refuses what the operator refuses, but for outs."""
-    _check(self.dim() == 2, f"the input must have 2 dimensions, but has {self.dim()}")
-    rows, cols = self.shape
-    _check(k >= 0, f"k must be in [0, {2**31 - 1}], but is {k}")
-    integers = (torch.int32, torch.int64)
-    index_dtype = options["index_dtype"] or torch.int32
-    _check(index_dtype in integers, "index_dtype must be torch.int64 or torch.int32")
-    if index_dtype == torch.int32 and type(cols) is int:  # of a symbol it is left to the call
-        _check(cols < 2**31, f"index_dtype torch.int32 cannot index {cols} elements, at most {2**31 - 1}")
+    checks = RowChecks("topk_varlen", self)
+    checks.k_and_index_dtype(k, options["index_dtype"] or torch.int32)
     tensors = {name: options[name] for name in _TENSORS[1:] if options.get(name) is not None}
     for name, tensor in tensors.items():
-        _check(
-            tensor.device == self.device,
-            f"{name} must be on the device of the input, {self.device}, but is on {tensor.device}",
-        )
+        checks.device(name, tensor)
         if name == "mask":
-            _check(tensor.dtype == torch.bool, f"mask must be bool, not {tensor.dtype}")
-        else:
-            narrow = name.startswith("page_")
-            kinds = "int32" if narrow else "int32 or int64"
-            _check(tensor.dtype in integers[: 1 if narrow else 2], f"{name} must be {kinds}")
+            checks.mask(tensor)
+            continue
+        checks.integers(name, tensor, narrow=name.startswith("page_"))
         if name in _OF_ROWS:
-            _check(tensor.dim() == 1, f"{name} must have shape [{rows}], a number a row")
-            _check(tensor.size(0) == rows, f"{name} must have shape [{rows}], a number a row")
+            checks.one_a_row(name, tensor)
         elif name != "page_table":
-            _check(tensor.dim() in (1, 2), f"{name} must have shape [{rows}, {cols}] or [{cols}]")
-            _check(tensor.size(-1) == cols, f"{name} must have shape [{rows}, {cols}] or [{cols}]")
+            checks.columns(name, tensor)
     maps = sum(options[name] is not None for name in ("offsets", "ids", "page_table"))
-    _check(maps <= 1, "offsets, ids and page_table exclude each other")
+    checks.check(maps <= 1, "offsets, ids and page_table exclude each other")
+    return checks
 
 
 @torch.library.register_fake("gputopk::topk_varlen")
@@ -216,7 +201,7 @@ def _(self, k, *, return_values=True, index_dtype=None, **options):
 
 @torch.library.register_fake("gputopk::topk_varlen.out")
 def _(self, k, *, values, indices, counts, index_dtype=None, **options):
-    _check_request(self, k, {**_NONE, **options, "index_dtype": index_dtype})
+    check = _check_request(self, k, {**_NONE, **options, "index_dtype": index_dtype}).check
     rows = self.size(0)
     outs = [
         ("indices", indices, index_dtype or torch.int32, (rows, k)),
@@ -225,7 +210,7 @@ def _(self, k, *, values, indices, counts, index_dtype=None, **options):
     if values is not None:
         outs.append(("values", values, self.dtype, (rows, k)))
     for name, out, dtype, shape in outs:
-        _check(out.dtype == dtype, f"Expected out tensor to have dtype {dtype}, but got {out.dtype} ({name})")
-        _check(out.dim() == len(shape), f"{name} has shape {list(out.shape)}")
+        check(out.dtype == dtype, f"Expected out tensor to have dtype {dtype}, but got {out.dtype} ({name})")
+        check(out.dim() == len(shape), f"{name} has shape {list(out.shape)}")
         for found, wanted in zip(out.shape, shape, strict=True):
-            _check(found == wanted, f"{name} has shape {list(out.shape)}, but the result has {list(shape)}")
+            check(found == wanted, f"{name} has shape {list(out.shape)}, but the result has {list(shape)}")
