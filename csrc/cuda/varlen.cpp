@@ -31,8 +31,10 @@ struct VarlenMemory {
         moved.positions = workspace.take<char>(problem.rows * problem.cols * position);
       }
     }
-    values = workspace.take<char>(problem.rows * problem.k * element);
-    positions = workspace.take<char>(problem.rows * problem.k * position);
+    if (!plan.selection_finishes) {
+      values = workspace.take<char>(problem.rows * problem.k * element);
+      positions = workspace.take<char>(problem.rows * problem.k * position);
+    }
     // One after the other, the selection and the step that orders work in the same memory.
     const size_t selecting =
         std::visit([&](const auto& form) { return form.workspace_bytes(plan.selection); }, plan.config);
@@ -41,6 +43,14 @@ struct VarlenMemory {
     bytes = workspace.bytes();
   }
 };
+
+WindowOutputs outputs_of(const VarlenProblem& varlen, const VarlenBuffers& buffers) {
+  const Problem& problem = varlen.problem;
+  return {buffers.values,       buffers.indices,
+          buffers.counts,       buffers.value_stride,
+          buffers.index_stride, problem.wide_indices,
+          varlen.map,           pad_bits(problem.dtype, problem.largest, problem.magnitude)};
+}
 
 }  // namespace
 
@@ -63,6 +73,8 @@ ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream strea
   selection.values = memory.values;
   selection.indices = memory.positions;
   selection.workspace = memory.steps;
+  const WindowOutputs outputs = outputs_of(problem, buffers);
+  if (plan.selection_finishes) rows.outputs = outputs;
   ErrorCode error = 0;
   if (problem.filter.filters())
     error = varlen::find_candidates(problem, memory.candidates, plan.device, stream);
@@ -81,8 +93,9 @@ ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream strea
   if (problem.order == WinnerOrder::kByIndex) selection.values = memory.positions;
   if (error == 0 && plan.order_rows) error = plan.order_rows->run(plan.ordering, selection, stream);
   if (error != 0) return error;
-  return varlen::finish(problem, buffers, memory.candidates, memory.moved, {memory.positions, wide},
-                        plan.device, stream);
+  if (plan.selection_finishes) return 0;
+  return varlen::finish(problem, buffers.input, outputs, memory.candidates, memory.moved,
+                        {memory.positions, wide}, plan.device, stream);
 }
 
 }  // namespace gputopk::cuda

@@ -37,6 +37,31 @@ struct Candidates {
   }
 };
 
+// What a caller gets of windows' winners.
+struct WindowOutputs {
+  void* values = nullptr;   // value_stride apart; null: not wanted
+  void* indices = nullptr;  // index_stride apart
+  int32_t* counts = nullptr;
+  int64_t value_stride = 0;
+  int64_t index_stride = 0;
+  bool wide_indices = false;
+  IndexMap map;
+  uint64_t pad = 0;  // the value behind the winners
+
+#ifdef __CUDACC__
+  template <class Bits>
+  __device__ void write(int64_t row, int64_t place, Bits value, int64_t index) const {
+    if (values != nullptr) static_cast<Bits*>(values)[row * value_stride + place] = value;
+    const int64_t at = row * index_stride + place;
+    if (wide_indices) {
+      static_cast<int64_t*>(indices)[at] = index;
+    } else {
+      static_cast<int32_t*>(indices)[at] = static_cast<int32_t>(index);
+    }
+  }
+#endif
+};
+
 // Rows whose windows lie in device memory: parts of the input's rows, or the candidates of those parts where
 // they were moved together, to the beginning of rows of their own.
 struct WindowRows {
@@ -46,6 +71,7 @@ struct WindowRows {
   bool moved = false;
   bool kth_alone = false;  // as VarlenProblem has it
   bool any_order = false;  // winners are by position where all candidates win; else by value
+  WindowOutputs outputs;   // no indices: another step goes on with the winners
 
   // Where the row's elements begin, how many there are, and how many win.
   GPUTOPK_HOST_DEVICE Window of(int64_t row) const {

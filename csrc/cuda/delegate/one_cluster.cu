@@ -41,6 +41,7 @@
 #include "cuda/device/sample.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/device/window_writer.cuh"
 #include "cuda/device/winner_writer.cuh"
 
 namespace gputopk::cuda::delegate {
@@ -81,6 +82,7 @@ struct Rectangle {
   Row<Bits> row;  // the first
   int64_t row_stride;
 
+  __device__ WinnerWriter<Bits> writer(int64_t, const WinnerWriter<Bits>& output) const { return output; }
   __device__ Row<Bits> of(int64_t number) const {
     Row<Bits> own = row;
     own.begin += number * row_stride;
@@ -97,6 +99,9 @@ struct Ragged {
   int blocks;   // of a row's cluster
   int vectors;  // that a thread's sample has at most
 
+  __device__ WindowWriter<Bits> writer(int64_t number, const WinnerWriter<Bits>& output) const {
+    return {rows, number, output};
+  }
   __device__ Row<Bits> of(int64_t number) const {
     const Window window = rows.of(number);
     Row<Bits> row{};
@@ -344,14 +349,9 @@ struct Listed {
 template <class Order, class Bits = typename Order::Bits>
 __device__ bool write_unselected(const WindowRows& rows, const Row<Bits>& row, const Part<Bits>& part,
                                  int64_t count, const Order& order, int64_t places,
-                                 const WinnerWriter<Bits>& output) {
+                                 const WindowWriter<Bits>& output) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  // No two padding entries are equal: each has a place in an order.
-  if (part.first == 0) {
-    for (int64_t i = row.k + thread; i < places; i += threads) {
-      output.write(i, order.worst(), rows.windows.cols + i);
-    }
-  }
+  if (part.first == 0) output.finish(row.k, places, order.worst());
   const bool takes_all = rows.any_order && row.k == row.cols && count == row.cols;
   if (row.k > 0 && !takes_all) return false;
   for (int64_t i = thread; row.k > 0 && i < part.cols; i += threads) {
@@ -378,7 +378,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const int64_t first = min(number * row.part_cols, row.cols);
   const Part<Bits> part{row.begin + first, min(row.part_cols, row.cols - first), first,
                         static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
-  const WinnerWriter<Bits> output = params.output.row(row_number, params.places);
+  const auto output = params.rows.writer(row_number, params.output.row(row_number, params.places));
   const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
 
   // By position where all candidates win, and any order will do.

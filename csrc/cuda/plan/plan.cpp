@@ -122,7 +122,8 @@ Problem varlen_selection(const VarlenProblem& varlen, int64_t cols) {
 
 VarlenPlan varlen_plan_of(const VarlenProblem& varlen, const Device& device, const VarlenConfig& config,
                           bool in_order) {
-  VarlenPlan plan{varlen, device, varlen_selection(varlen, varlen.problem.cols), config, {}, std::nullopt};
+  VarlenPlan plan{varlen,       device, varlen_selection(varlen, varlen.problem.cols), config, {},
+                  std::nullopt, false};
   if (varlen.kth_alone) return plan;
   plan.ordering = plan.selection;
   plan.ordering.cols = varlen.problem.cols + varlen.problem.k;
@@ -133,6 +134,8 @@ VarlenPlan varlen_plan_of(const VarlenProblem& varlen, const Device& device, con
   }
   const bool orders = varlen.order == WinnerOrder::kByIndex || (plan.selection.sorted && !in_order);
   if (orders && varlen.problem.k > 1) plan.order_rows = sort::OrderRows::plan(plan.ordering, device);
+  plan.selection_finishes =
+      !std::holds_alternative<air::OneBlock>(config) && !plan.order_rows && varlen.problem.k > 0;
   return plan;
 }
 

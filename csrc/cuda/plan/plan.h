@@ -99,6 +99,7 @@ struct VarlenPlan {
   VarlenConfig config;
   Problem ordering;  // of the selection's entries, or of its positions alone
   std::optional<sort::OrderRows> order_rows;
+  bool selection_finishes = false;  // it writes what the caller wants; else positions, for steps that follow
 };
 
 // The cheapest, or that of `algorithm`, where it serves the request: a test's choice. problem.cols < 2^32.

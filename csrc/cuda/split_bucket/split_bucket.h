@@ -73,8 +73,8 @@ struct Tree {
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
-  // Windows of fewer than 2^32 elements. Dense outputs of problem.k places a row: the winners by position in
-  // the window, in order, behind them entries that are worse than any other, at positions beyond all columns.
+  // Windows of fewer than 2^32 elements. To rows.outputs; where those have no indices, dense, problem.k
+  // places a row: the winners by position in the window, in order, and padding (device/window_writer.cuh).
   ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
                         Stream stream) const;
 };

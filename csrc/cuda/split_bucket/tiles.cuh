@@ -21,6 +21,7 @@
 #include "cuda/device/sorted_list.cuh"
 #include "cuda/device/split.h"
 #include "cuda/device/warp.cuh"
+#include "cuda/device/window_writer.cuh"
 #include "cuda/device/winner_writer.cuh"
 #include "cuda/split_bucket/numbers.h"
 #include "cuda/split_bucket/split_bucket.h"
@@ -223,8 +224,7 @@ __device__ EntryOfWord<Word> turned(EntryOfWord<Word> entry) {
   return entry << kBits | entry >> kBits;
 }
 
-// A row's winners, and behind them, where it has too few, entries worse than any other, at positions beyond
-// all columns.
+// A row's winners, and behind them, where a window has too few, padding.
 template <class Bits, class Level, class Word = typename Level::Word>
 __device__ __forceinline__ void write_row(const Level& level, PaddedList<EntryOfWord<Word>> list,
                                           int listed) {
@@ -235,7 +235,13 @@ __device__ __forceinline__ void write_row(const Level& level, PaddedList<EntryOf
       static_cast<const Bits*>(level.buffers.input) + row * problem.row_stride + window.start;
   const WinnerWriter<Bits> all{static_cast<Bits*>(level.buffers.values), level.buffers.indices,
                                problem.wide_indices};
-  const WinnerWriter<Bits> output = all.row(row, problem.k);
+  const auto output = [&] {
+    if constexpr (Level::kWindows) {
+      return WindowWriter<Bits>(level.rows, row, all.row(row, problem.k));
+    } else {
+      return all.row(row, problem.k);
+    }
+  }();
   const int winners = static_cast<int>(min(int64_t{listed}, window.k));
   bool by_position = false;
   if constexpr (Level::kWindows) by_position = level.rows.any_order && listed <= window.k;
@@ -252,9 +258,7 @@ __device__ __forceinline__ void write_row(const Level& level, PaddedList<EntryOf
   });
   if constexpr (Level::kWindows) {
     const Bits pad = static_cast<Bits>(pad_bits(problem.dtype, problem.largest, problem.magnitude));
-    for (int i = winners + static_cast<int>(threadIdx.x); i < problem.k; i += static_cast<int>(blockDim.x)) {
-      output.write(i, pad, problem.cols + i);
-    }
+    output.finish(winners, problem.k, pad);
   }
 }
 

@@ -5,8 +5,8 @@
 //   2. Where it cannot, a block a row moves the candidates together, in their order, so that ties stay right,
 //      and notes where they were.
 //   3. (The selection, and where order is wanted a step that orders positions by value or as they are.)
-//   4. A thread a place of the outputs turns the position into what the caller wants of it. Places behind the
-//      winners get padding.
+//   4. Where the selection has not done that: a thread a place of the outputs turns the position into what
+//      the caller wants of it. Places behind the winners get padding.
 
 #include <algorithm>
 
@@ -163,31 +163,26 @@ struct FinishParams {
   int64_t row_stride;
   int64_t k;
   WindowRows window_rows;
-  IndexMap map;
+  WindowOutputs outputs;
   const void* positions;
   const void* moved_positions;  // null: elements are where they were
   bool wide_positions;
-  Bits pad;
-  Bits* values;
-  int64_t value_stride;
-  void* indices;
-  int64_t index_stride;
-  bool wide_indices;
-  int32_t* counts;
 };
 
 template <class Bits>
-__global__ void __launch_bounds__(tuning::kVarlenFinishThreads) finish_rows(FinishParams<Bits> params) {
+__global__ void __launch_bounds__(tuning::kVarlenFinishThreads)
+    finish_rows(const __grid_constant__ FinishParams<Bits> params) {
+  const WindowOutputs& outputs = params.outputs;
   const int64_t places = params.k > 0 ? params.k : 1;  // a thread a row at least: it has a count
   const int64_t step = static_cast<int64_t>(gridDim.x) * tuning::kVarlenFinishThreads;
   for (int64_t at = static_cast<int64_t>(blockIdx.x) * tuning::kVarlenFinishThreads + threadIdx.x;
        at < params.rows * places; at += step) {
     const int64_t row = at / places, place = at % places;
     const int64_t winners = params.window_rows.of(row).k;
-    if (place == 0) params.counts[row] = static_cast<int32_t>(winners);
+    if (place == 0) outputs.counts[row] = static_cast<int32_t>(winners);
     if (place >= params.k) continue;
-    int64_t index = params.map.pad_index;
-    Bits value = params.pad;
+    int64_t index = outputs.map.pad_index;
+    Bits value = static_cast<Bits>(outputs.pad);
     if (place < winners) {
       const int64_t start = params.window_rows.windows.of(row).start;
       int64_t position = read_position(params.positions, params.wide_positions, at);
@@ -195,16 +190,10 @@ __global__ void __launch_bounds__(tuning::kVarlenFinishThreads) finish_rows(Fini
         position = read_position(params.moved_positions, params.wide_positions,
                                  row * params.window_rows.windows.cols + position);
       }
-      index = params.map.of(row, start, position);
-      if (params.values != nullptr) value = params.input[row * params.row_stride + start + position];
+      index = outputs.map.of(row, start, position);
+      if (outputs.values != nullptr) value = params.input[row * params.row_stride + start + position];
     }
-    if (params.values != nullptr) params.values[row * params.value_stride + place] = value;
-    const int64_t to = row * params.index_stride + place;
-    if (params.wide_indices) {
-      static_cast<int64_t*>(params.indices)[to] = index;
-    } else {
-      static_cast<int32_t*>(params.indices)[to] = static_cast<int32_t>(index);
-    }
+    outputs.write(row, place, value, index);
   }
 }
 
@@ -255,28 +244,22 @@ ErrorCode move_together(const VarlenProblem& varlen, const VarlenBuffers& buffer
   });
 }
 
-ErrorCode finish(const VarlenProblem& varlen, const VarlenBuffers& buffers, const Candidates& candidates,
-                 const Moved& moved, const Positions& positions, const Device& device, Stream stream) {
+ErrorCode finish(const VarlenProblem& varlen, const void* input, const WindowOutputs& outputs,
+                 const Candidates& candidates, const Moved& moved, const Positions& positions,
+                 const Device& device, Stream stream) {
   const Problem& problem = varlen.problem;
   return visit_bits(problem.dtype, [&](auto bits) -> ErrorCode {
     using Bits = decltype(bits);
     FinishParams<Bits> params{};
-    params.input = static_cast<const Bits*>(buffers.input);
+    params.input = static_cast<const Bits*>(input);
     params.rows = problem.rows;
     params.row_stride = problem.row_stride;
     params.k = problem.k;
     params.window_rows = {varlen.windows, candidates, problem.row_stride};
-    params.map = varlen.map;
+    params.outputs = outputs;
     params.positions = positions.data;
     params.moved_positions = moved.positions;
     params.wide_positions = positions.wide;
-    params.pad = static_cast<Bits>(pad_bits(problem.dtype, problem.largest, problem.magnitude));
-    params.values = static_cast<Bits*>(buffers.values);
-    params.value_stride = buffers.value_stride;
-    params.indices = buffers.indices;
-    params.index_stride = buffers.index_stride;
-    params.wide_indices = problem.wide_indices;
-    params.counts = buffers.counts;
     const int64_t places = problem.rows * std::max<int64_t>(problem.k, 1);
     const int64_t wanted = (places + tuning::kVarlenFinishThreads - 1) / tuning::kVarlenFinishThreads;
     const int64_t most = int64_t{tuning::kVarlenFinishBlocksPerSm} * device.sm_count;

@@ -32,7 +32,8 @@ ErrorCode move_together(const VarlenProblem& problem, const VarlenBuffers& buffe
                         const Candidates& candidates, const Moved& moved, bool wide_positions, Stream stream);
 
 // From positions to the outputs: values, indices, padding and counts.
-ErrorCode finish(const VarlenProblem& problem, const VarlenBuffers& buffers, const Candidates& candidates,
-                 const Moved& moved, const Positions& positions, const Device& device, Stream stream);
+ErrorCode finish(const VarlenProblem& problem, const void* input, const WindowOutputs& outputs,
+                 const Candidates& candidates, const Moved& moved, const Positions& positions,
+                 const Device& device, Stream stream);
 
 }  // namespace gputopk::cuda::varlen
