@@ -130,12 +130,15 @@ class Shards(NamedTuple):
 # ---- Agreement ----
 
 
-def _why_not(local: Any, k: Any, offset: Any, gather: Any) -> str | None:
+def _why_not(local: Any, k: Any, group: Any, offset: Any, gather: Any) -> str | None:
     """What keeps this rank from taking part."""
     if not isinstance(local, Tensor):
         return f"local must be a Tensor, not {type(local).__name__}"
     if is_dtensor(local):
         return "local is a DTensor, which torch_topk.topk() takes whole; its to_local() is what a rank has"
+    if local.device.type not in _device_types(group):
+        backends = dist.get_backend_config(group)
+        return f"local is on {local.device}, where the group's backends, {backends}, send nothing"
     if not 1 <= local.dim() <= _MOST_DIMS:
         return f"local must have 1 to {_MOST_DIMS} dimensions, but has {local.dim()}"
     if local.dtype not in _DTYPES:
@@ -164,17 +167,20 @@ def _agree(
 ) -> tuple[int, Shards]:
     """One small message, in which every rank says what it was asked. Raises on all of them, or on none.
     `extent`: of the piece, where `local` is a list of its best."""
-    trouble = _why_not(local, k, offset, gather)
+    trouble = _why_not(local, k, group, offset, gather)
     if trouble is None:
         flags = bool(largest) + 2 * bool(magnitude) + 4 * bool(sorted) + 8 * _GATHERS.index(gather)
         leading = list(local.shape[:-1]) + [-1] * (_MOST_DIMS - local.dim())
         place = -1 if offset is None else offset
-        dtype = _DTYPES_IN_ORDER.index(local.dtype)
-        mine = [1, k, dtype, flags, *leading, local.shape[-1], place]
+        dtype, device_type = _DTYPES_IN_ORDER.index(local.dtype), _DEVICE_TYPES.index(local.device.type)
+        mine = [1, k, dtype, flags, device_type, *leading, local.shape[-1], place]
         mine.append(local.shape[-1] if extent is None else extent)
     else:
-        mine = [0] * (7 + _MOST_DIMS - 1)
-    device = local.device if isinstance(local, Tensor) else _device_of(group)
+        mine = [0] * (8 + _MOST_DIMS - 1)
+    # Where all ranks look for it, wherever their pieces are.
+    device = torch.device(_device_types(group)[0])
+    if isinstance(local, Tensor) and local.device.type == device.type:
+        device = local.device
     said = exchange(torch.tensor(mine, dtype=torch.int64, device=device), group).tolist()
     rank = dist.get_rank(group)
 
@@ -190,11 +196,12 @@ def _agree(
         (1, "k", str),
         (2, "dtype", lambda number: str(_DTYPES_IN_ORDER[number])),
         (3, "largest, magnitude, sorted or gather", bin),
+        (4, "device", lambda number: _DEVICE_TYPES[number]),
     ):
         found = [theirs[place] for theirs in said]
         if len(set(found)) > 1:
             refuse(f"ranks disagree in {what}: {', '.join(map(show, found))}, rank by rank")
-    shapes = [[size for size in theirs[4:-3] if size >= 0] for theirs in said]
+    shapes = [[size for size in theirs[5:-3] if size >= 0] for theirs in said]
     if any(shape != shapes[0] for shape in shapes):
         refuse(f"ranks disagree in the leading dimensions: {shapes}, rank by rank")
     sizes, given, extents = ([theirs[place] for theirs in said] for place in (-3, -2, -1))
@@ -216,9 +223,14 @@ _GATHERS = ("all", "root", "none")
 _DTYPES_IN_ORDER = sorted(_DTYPES, key=str)
 
 
-def _device_of(group: dist.ProcessGroup | None) -> torch.device:
-    """Where the group's messages lie."""
-    return torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
+_DEVICE_TYPES = ("cpu", "cuda")
+
+
+def _device_types(group: dist.ProcessGroup | None) -> list[str]:
+    """Where the group's messages may lie: NCCL's on CUDA alone."""
+    backends = dist.get_backend_config(group).split(",")
+    served = {backend.split(":")[0] for backend in backends}
+    return [kind for kind in _DEVICE_TYPES if kind in served]
 
 
 def _to_root(mine: Tensor, group: dist.ProcessGroup | None) -> Tensor | None:
