@@ -62,8 +62,9 @@ class Point:
 SHARES = (0.0001, 0.001, 0.01, 0.1)
 DTYPES = ("float32", "bfloat16", "float16")
 ALL = [Point(10**n, share, dtype) for n in range(5, 10) for dtype in DTYPES for share in SHARES]
+QUICK = [Point(10**4, 0.01), Point(10**5, 0.001, "bfloat16"), Point(10**5, 0.1, "float16")]
 SETS = {
-    "quick": [Point(10**4, 0.01), Point(10**5, 0.001, "bfloat16"), Point(10**5, 0.1, "float16")],
+    "quick": QUICK,
     "goals": [point for point in ALL if point.dtype == "float32" or point.elements == 10**8],
     "all": ALL,
 }

@@ -284,7 +284,8 @@ def select_of_lists(
     if narrows is None:
         entry_bytes = lists.values.element_size() + 8
         gathered = rows * max(lengths) * entry_bytes * len(lengths)
-        narrows = gathered > _GATHERED_PER_COUNTED * rows * _passes(lists.values) * (8 << _DIGIT_BITS)
+        counted = rows * passes_of(lists.values.element_size()) * (8 << _DIGIT_BITS)
+        narrows = gathered > _GATHERED_PER_COUNTED * counted
     rank = dist.get_rank(group)
     if narrows:
         counts = _own_winners(lists, k, shards, group, largest, magnitude)
@@ -371,8 +372,8 @@ def _merge(
 # ---- The search for the k-th best ----
 
 
-def _passes(values: Tensor) -> int:
-    return -(-8 * values.element_size() // _DIGIT_BITS)
+def passes_of(element_size: int) -> int:
+    return -(-8 * element_size // _DIGIT_BITS)
 
 
 def _own_winners(
@@ -390,7 +391,7 @@ def _own_winners(
     # After each pass the k-th best key of all begins with these bits.
     bits = 8 * lists.values.element_size()
     prefix = keys.new_full((rows, 1), -1 if bits == 64 else 0)
-    passes = _passes(lists.values)
+    passes = passes_of(lists.values.element_size())
     digits = torch.arange(1 << _DIGIT_BITS, device=keys.device)
     for number in range(passes):
         shift = (passes - 1 - number) * _DIGIT_BITS
