@@ -84,15 +84,20 @@ def test_every_mistake_is_found(name, words):
 
 
 def other_results(rank, gather, name):
-    """problem_of where distributed.topk errs on the last rank, or on all."""
+    """problem_of where distributed.topk is right, and where it errs on the last rank, or on all."""
     ranks, right = Ranks(torch.device("cpu")), distributed.topk
 
     def mistaken(*arguments, **options):
         values, indices, counts = (one.clone() for one in right(*arguments, **options))
-        if name == "one rank's" and ranks.rank == ranks.count - 1 and values.numel() > 0:
-            indices[-1], indices[-2] = indices[-2].clone(), indices[-1].clone()
-        if name == "a tie's" and values.numel() > 1:
+        is_last = ranks.rank == ranks.count - 1
+        if name == "order" and is_last:
+            values[-1], values[-2] = values[-2].clone(), values[-1].clone()
+        elif name == "another index" and is_last:
+            indices[-1] -= 1
+        elif name == "fewer":
             values, indices, counts = values[:-1], indices[:-1], counts - 1
+        elif name == "not the root's" and is_last:
+            values = values.new_zeros(1)
         return distributed.ShardedTopK(values, indices, counts)
 
     local = ranks.randn(1000)
@@ -103,11 +108,16 @@ def other_results(rank, gather, name):
 
 @pytest.mark.parametrize(
     ("gather", "name", "words"),
-    [("all", "one rank's", "rank 1: not what rank 0 has"), ("none", "a tie's", "winners, not 64")],
+    [
+        ("all", "order", "rank 1: not best first, or an index twice"),
+        ("all", "another index", "rank 1: not what rank 0 has"),
+        ("none", "fewer", "rank 0: 62 winners, not 64"),
+        ("root", "not the root's", "rank 1: a result on a rank that is not the root"),
+    ],
 )
 def test_one_ranks_mistake_is_told_to_all(gather, name, words):
     for before, after in gloo.run(2, other_results, gather, name):
-        assert before is None and words in after.replace("not best first", words if gather == "all" else "")
+        assert before is None and after == words
 
 
 def test_a_run_measures_every_part_and_checks_it(tmp_path, capsys):
