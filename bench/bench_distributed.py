@@ -3,6 +3,7 @@
     python bench/bench_distributed.py                           # NCCL on two GPUs; writes bench/results
     python bench/bench_distributed.py --backend gloo --set quick            # two processes on the CPU
     python bench/bench_distributed.py --parts topk model
+    python bench/bench_distributed.py --report bench/results/distributed-nccl.jsonl     # its tables, Markdown
 
 It starts its own processes. Its parts, each with figures relative to something timed in the same run:
 
@@ -136,6 +137,21 @@ def roads_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     return ["rows", "k", "gather", "gathered bytes / counted", "gathered us", "narrowed us", "x"], rows
 
 
+def switch_sentences(records: Sequence[Record]) -> list[str]:
+    """From where on lists should be narrowed, for `_GATHERED_PER_COUNTED`."""
+    sentences = []
+    for gather in ("all", "none"):
+        timed = [r for r in records if r["kind"] == "roads" and r["gather"] == gather]
+        slower = [r["gathered_per_counted"] for r in timed if r["narrowed_us"] >= r["gathered_us"]]
+        faster = [r["gathered_per_counted"] for r in timed if r["narrowed_us"] < r["gathered_us"]]
+        if timed:
+            sentences.append(
+                f"gather {gather}: narrowed is faster from {number_text(min(faster, default=None))} times the "
+                f"counts' bytes on, slower up to {number_text(max(slower, default=None))} times"
+            )
+    return sentences
+
+
 def scaling_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     rows = [
         [
@@ -229,11 +245,17 @@ TABLES: dict[str, Callable[[Sequence[Record]], tuple[list[str], list[list[str]]]
 }
 
 
-def print_report(records: Sequence[Record]) -> None:
+def markdown_text(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return "\n" + "\n".join(report.markdown_table(columns, rows))
+
+
+def print_report(records: Sequence[Record], text_of: Callable[..., str] = report.table) -> None:
     for title, rows_of in TABLES.items():
         columns, rows = rows_of(records)
         if rows:
-            print(f"\n{title}\n{report.table(columns, rows)}")
+            print(f"\n{title}\n{text_of(columns, rows)}")
+    for sentence in switch_sentences(records):
+        print(f"\n{sentence}")
     parts = [f"{r['part']} {r['seconds']:.0f} s" for r in records if r["kind"] == "part"]
     print(f"\nparts: {', '.join(parts)}")
 
@@ -257,7 +279,10 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--set", choices=SIZES, default="full")
     parser.add_argument("--commit", help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="print a record's tables, time nothing")
     options = parser.parse_args(arguments)
+    if options.report is not None:
+        return options
     if options.ranks < 1:
         parser.error(f"--ranks must be at least 1, but is {options.ranks}")
     if options.backend == "nccl":
@@ -271,6 +296,9 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
+    if options.report is not None:
+        print_report(report.read(options.report), markdown_text)
+        return 0
     device = torch.device("cuda", 0) if options.backend == "nccl" else torch.device("cpu")
     output = options.output or environment.ROOT / "bench" / "results" / f"distributed-{options.backend}.jsonl"
     out = report.JsonLines(output)

@@ -2,6 +2,7 @@
 
     python bench/bench_sparsify.py                  # on the GPU if there is one; writes bench/results
     python bench/bench_sparsify.py --device cpu --set quick
+    python bench/bench_sparsify.py --report bench/results/sparsify-cuda.jsonl       # its table, Markdown
 
 Every figure is a ratio to something timed in the same run:
 
@@ -147,7 +148,10 @@ def ours_of(record: Record) -> Record:
     return next(c for c in record["contenders"] if c["name"] == OURS)
 
 
-def print_table(records: Sequence[Record]) -> None:
+COLUMNS = ["elements", "dtype", "k", "us", "eager us", "x add_ ", "x floor", "x torch"]
+
+
+def rows_of(records: Sequence[Record]) -> list[list[str]]:
     rows = []
     for record in records:
         ours, x_add = ours_of(record), record["x_add"]
@@ -164,7 +168,10 @@ def print_table(records: Sequence[Record]) -> None:
                 number_text(ours.get("x_torch")),
             ]
         )
-    print(report.table(["elements", "dtype", "k", "us", "eager us", "x add_ ", "x floor", "x torch"], rows))
+    return rows
+
+
+def print_goal(records: Sequence[Record]) -> None:
     values = [record["x_add"] for record in records if record["x_add"] is not None]
     if values:
         held = sum(value <= GOAL for value in values)
@@ -190,6 +197,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
     parser.add_argument("--commit", help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="print a record's table, time nothing")
     options = parser.parse_args(arguments)
     if options.device == "cuda" and (missing := why_no_cuda()):
         parser.error(f"--device cuda: {missing}")
@@ -198,6 +206,11 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
+    if options.report is not None:
+        records = [record for record in report.read(options.report) if record["kind"] == "sparsify"]
+        print("\n".join(report.markdown_table(COLUMNS, rows_of(records))))
+        print_goal(records)
+        return 0
     kind = options.device or ("cpu" if why_no_cuda() else "cuda")
     device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
     todo = SETS[options.set]
@@ -241,7 +254,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         }
     )
     out.close()
-    print_table(records)
+    print(report.table(COLUMNS, rows_of(records)))
+    print_goal(records)
     print(f"{len(records)} points in {seconds:.0f} s, {not_run} not run, written to {output}")
     for sentence in too_large:
         print(f"too large: {sentence}")

@@ -142,6 +142,9 @@ def test_a_run_measures_every_part_and_checks_it(tmp_path, capsys):
         assert all(r["verified"] for r in timed[kind])
     printed = capsys.readouterr().out
     assert all(title in printed for title in bench_distributed.TABLES)
+    assert bench_distributed.main(["--report", str(output)]) == 0
+    again = capsys.readouterr().out
+    assert all(title in again for title in bench_distributed.TABLES) and "| gather | lists |" in again
 
 
 def fail_in_roads(rank, count, backend, folder, set_name, parts, output):
@@ -165,6 +168,17 @@ def test_a_part_that_fails_is_told_and_the_others_go_on(tmp_path, capsys, monkey
     assert [r["part"] for r in records] == ["model", "sparse"]
     assert summary["failed"] == ["roads: RuntimeError: no memory"]
     assert "FAILED: roads: RuntimeError: no memory" in capsys.readouterr().out
+
+
+def test_the_switch_is_drawn_from_both_ways_times():
+    times = ((2.0, 10.0, 30.0), (4.0, 20.0, 19.0), (8.0, 40.0, 41.0), (16.0, 80.0, 50.0))
+    records = [
+        {"kind": "roads", "gather": "all", "gathered_per_counted": per, "gathered_us": g, "narrowed_us": n}
+        for per, g, n in times
+    ]
+    assert bench_distributed.switch_sentences(records) == [
+        "gather all: narrowed is faster from 4.00 times the counts' bytes on, slower up to 8.00 times"
+    ]
 
 
 def test_a_wrong_record_is_a_failure():

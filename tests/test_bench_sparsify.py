@@ -29,6 +29,8 @@ def test_a_run_writes_what_it_timed_and_checked(tmp_path, capsys, monkeypatch):
         assert bench_sparsify.ours_of(record)["verified"]
         assert math.isclose(record["x_add"], times[OURS] / times[ADD], rel_tol=0.01)
     assert "at most 1.3 x self.add_(add): held at" in capsys.readouterr().out
+    assert bench_sparsify.main(["--report", str(tmp_path / "sparsify.jsonl")]) == 0
+    assert "| 1e4 | float32 | 1 % |" in capsys.readouterr().out
 
 
 def test_goals_are_of_every_size_and_dtype():
