@@ -146,8 +146,8 @@ def switch_sentences(records: Sequence[Record]) -> list[str]:
         faster = [r["gathered_per_counted"] for r in timed if r["narrowed_us"] < r["gathered_us"]]
         if timed:
             sentences.append(
-                f"gather {gather}: narrowed is faster from {number_text(min(faster, default=None))} times the "
-                f"counts' bytes on, slower up to {number_text(max(slower, default=None))} times"
+                f"gather {gather}: narrowed is faster from {number_text(min(faster, default=None))} times "
+                f"the counts' bytes on, slower up to {number_text(max(slower, default=None))} times"
             )
     return sentences
 
