@@ -76,7 +76,7 @@ def run(options: argparse.Namespace, output: Path) -> list[str]:
                 mp.start_processes(run_parts, arguments, options.ranks, start_method="spawn")
             except (mp.ProcessRaisedException, mp.ProcessExitedException) as error:
                 done = [record["part"] for record in report.read(output) if record["kind"] == "part"]
-                failed = next(part for part in todo if part not in done)
+                failed = next((part for part in todo if part not in done), todo[-1])
                 failures.append(f"{failed}: {str(error).strip().splitlines()[-1][:300]}")
                 print(error, file=sys.stderr)
                 todo = todo[todo.index(failed) + 1 :]

@@ -222,7 +222,7 @@ def model_part(ranks: Ranks, sizes: Sizes) -> Iterator[Record]:
         )
         shards = distributed.Shards([k] * count, [r * k for r in range(count)])
         for won in {k, -(-k // count)}:  # of each list: gathered whole, or winners alone
-            numbers = torch.full((count, 1), won, device=device)
+            numbers = None if won == k else torch.full((count, 1), won, device=device)
             gathered = [distributed._Lists(lists.values[:, :won], lists.indices[:, :won])] * count
             merge = functools.partial(distributed._merge, gathered, numbers, k, shards, True, False, True)
             merge_us[won * count] = ranks.medians({"merge": merge})["merge"]

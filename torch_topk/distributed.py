@@ -287,22 +287,23 @@ def select_of_lists(
         counted = rows * passes_of(lists.values.element_size()) * (8 << _DIGIT_BITS)
         narrows = gathered > _GATHERED_PER_COUNTED * counted
     rank = dist.get_rank(group)
+    counts = None  # of each rank's lists, where they differ
     if narrows:
         counts = _own_winners(lists, k, shards, group, largest, magnitude)
-        mine = counts[rank]
+        if gather == "none":
+            return _keep(lists, counts[rank])
         width = int(counts.max()) if counts.numel() > 0 else 0  # the same on every rank
     else:
-        counts = torch.tensor(lengths, device=lists.values.device)[:, None].expand(-1, rows)
-        mine, width = counts[rank], max(lengths)
-    if narrows and gather == "none":
-        return _keep(lists, mine)
+        width = max(lengths)
+        if min(lengths) < width:
+            counts = torch.tensor(lengths, device=lists.values.device)[:, None].expand(-1, rows)
     gathered = _gather_lists(lists, width, group, gather == "root")
     if gathered is None:
         empty = lists.values.new_empty((rows, 0))
-        return ShardedTopK(empty, lists.indices.new_empty((rows, 0)), torch.zeros_like(mine))
+        return ShardedTopK(empty, lists.indices.new_empty((rows, 0)), lists.indices.new_zeros(rows))
     winners = _merge(gathered, counts, k, shards, largest, magnitude, sorted)
     if gather != "none":
-        return ShardedTopK(*winners, torch.full_like(mine, k))
+        return ShardedTopK(*winners, lists.indices.new_full((rows,), k))
     # Its own are the first of this rank's list: none before the k-th is left out.
     begin = shards.offsets[rank]
     own = (winners.indices >= begin) & (winners.indices < begin + shards.sizes[rank])
@@ -342,28 +343,29 @@ def _gather_lists(
 
 def _merge(
     gathered: list[_Lists],
-    counts: Tensor,
+    counts: Tensor | None,
     k: int,
     shards: Shards,
     largest: bool,
     magnitude: bool,
     sorted: bool,
 ) -> _Lists:
-    """The k best of the first counts[rank, row] of each list. Lists go one behind the other in the order of
-    their pieces: of equal values the lower position then has the lower index, which is topk's rule for ties.
-    """
+    """The k best of the first counts[rank, row] of each list, or of all of each. Lists go one behind the
+    other in the order of their pieces: of equal values the lower position then has the lower index, which is
+    topk's rule for ties."""
     order = shards.in_order()
     rows, width = gathered[0].values.shape
     if rows == 0:
         return _Lists(gathered[0].values.new_empty((0, k)), gathered[0].indices.new_empty((0, k)))
-    there = torch.arange(width, device=counts.device) < counts[order, :, None]
-    there = there.transpose(0, 1).reshape(rows, -1)
     values = torch.cat([integers_of(gathered[rank].values) for rank in order], 1)
     indices = torch.cat([gathered[rank].indices for rank in order], 1)
-    total = int(there[0].sum())  # the same in every row
-    values = values[there].view(rows, total).view(gathered[0].values.dtype)
-    indices = indices[there].view(rows, total)
-    if total == k and not sorted:
+    if counts is not None:
+        there = torch.arange(width, device=counts.device) < counts[order, :, None]
+        there = there.transpose(0, 1).reshape(rows, -1)
+        total = int(there[0].sum())  # the same in every row
+        values, indices = (one[there].view(rows, total) for one in (values, indices))
+    values = values.view(gathered[0].values.dtype)
+    if values.shape[1] == k and not sorted:
         return _Lists(values, indices)
     best, places = topk_of_rows(values, k, -1, largest, sorted, magnitude=magnitude)
     return _Lists(best, indices.gather(1, places))
