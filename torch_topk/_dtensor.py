@@ -60,7 +60,7 @@ def _placed(function: str, name: str, tensor: Any, like: DTensor, placements: _P
     return tensor.to_local()
 
 
-# Neither NCCL nor gloo carries these: their bits are sent as another dtype of the width.
+# What NCCL or gloo does not carry: its bits are sent as another dtype of the width.
 _SENT_AS = {
     torch.int16: torch.float16,
     torch.uint16: torch.float16,

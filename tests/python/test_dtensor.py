@@ -52,7 +52,7 @@ def whole(mesh):
 def dealt(tensor, mesh, placements):
     from torch.distributed.tensor import distribute_tensor
 
-    # Every rank has the whole: nothing need be sent, which neither gloo nor NCCL could do of every dtype.
+    # Every rank has the whole: nothing need be sent, which gloo and NCCL could not do of every dtype.
     return distribute_tensor(tensor.clone(), mesh, placements, src_data_rank=None)
 
 
@@ -196,7 +196,7 @@ def check_masks(world):
             got = torch_topk.keep_topk_(mine, given[0], lengths=given[1])
             assert got is mine
             assert_same(mine, torch_topk.keep_topk(tensor, counts, lengths=lengths), placements)
-        # Of no dtype that a backend carries; rows are gathered where k is a tensor.
+        # Of dtypes that gloo or NCCL does not carry; rows are gathered where k is a tensor.
         for dtype in (torch.int16, torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2):
             tensor = inputs.make("few_distinct", rows, 10 * COLS, dtype)
             for placements, k in itertools.product(every_placement(mesh, 2), (5, counts)):
