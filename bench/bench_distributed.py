@@ -94,9 +94,13 @@ def ratio_text(value: float, goal: float | None, at_least: bool = False) -> str:
     return number_text(value) + ("!" if missed else " ")
 
 
+def model_of(records: Sequence[Record]) -> Record | None:
+    """The constants, where there were two ranks or more to measure them on."""
+    return next((record for record in records if record["kind"] == "model" and record["ranks"] > 1), None)
+
+
 def topk_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
-    model = next((record for record in records if record["kind"] == "model"), None)
-    rows = []
+    model, rows = model_of(records), []
     for r in (r for r in records if r["kind"] == "topk"):
         request = Request(r["ranks"], r["k"], r["local_elements"], gather=r["gather"])
         predicted = None
@@ -223,13 +227,13 @@ def model_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 
 def prediction_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     """By the model: x local on more ranks than there are here, each with as many elements."""
-    models = [record for record in records if record["kind"] == "model"]
+    model = model_of(records)
     timed = [r for r in records if r["kind"] == "topk" and r["gather"] == "all"]
     rows = []
-    for r in timed if models else []:
+    for r in [] if model is None else timed:
         local_us = r["local_us"]
         requests = [Request(count, r["k"], r["local_elements"]) for count in message_model.RANKS]
-        us = [message_model.predicted_us(request, local_us, Constants.of(models[0])) for request in requests]
+        us = [message_model.predicted_us(request, local_us, Constants.of(model)) for request in requests]
         rows.append([size_text(r["k"]), *(number_text(each / local_us) for each in us)])
     return ["k", *(f"{count} ranks" for count in message_model.RANKS)], rows
 

@@ -306,7 +306,7 @@ def problem_of_mean(ranks: Ranks, gradient: Tensor, k: int) -> str | None:
     sent = torch.zeros(gradient.shape, device=gradient.device).index_copy_(
         0, indices, gradient[indices].float()
     )
-    sent /= ranks.count
+    sent *= 1 / ranks.count
     total = torch.zeros_like(sent)
     for rank in range(ranks.count):
         theirs = sent.clone()

@@ -147,6 +147,15 @@ def test_a_run_measures_every_part_and_checks_it(tmp_path, capsys):
     assert all(title in again for title in bench_distributed.TABLES) and "| gather | lists |" in again
 
 
+@pytest.mark.parametrize("ranks", [1, 3])
+def test_it_runs_on_any_number_of_ranks(ranks, tmp_path):
+    arguments = ["--backend", "gloo", "--set", "quick", "--ranks", str(ranks), "--parts", "model", "topk"]
+    output = tmp_path / "distributed.jsonl"
+    assert bench_distributed.main([*arguments, "sparse", "--output", str(output)]) == 0
+    records = report.read(output)
+    assert sum(record.get("verified", False) for record in records) == 9 + 2
+
+
 def fail_in_roads(rank, count, backend, folder, set_name, parts, output):
     """Instead of a process of the bench."""
     for part in parts:
