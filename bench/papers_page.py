@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import bitonic_model, report
 from bench.figure import Duel, Figure, Method, Ratio
 from bench.paper_figures import FIGURES, METHODS, OURS, PAPERS
-from bench.report import Record, number_text, size_text
+from bench.report import Record, markdown_table, number_text, size_text
 
 RESULTS = Path(__file__).resolve().parent / "results"
 DEFAULT = ("papers-h200.jsonl", "ablation-h200.jsonl", "delegate-studies-h200.jsonl")
@@ -203,11 +203,6 @@ def times_table(figure: Figure, records: Sequence[Record]) -> tuple[list[str], l
         )
     ]
     return ["point", "one read", *names], rows
-
-
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    rule = ["---", *("---:" for _ in columns[1:])]
-    return [f"| {' | '.join(line)} |" for line in (columns, rule, *rows)]
 
 
 def missing_lines(figure: Figure, records: Sequence[Record]) -> list[str]:

@@ -114,3 +114,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
     rule = "  ".join("-" * width for width in widths)
     return "\n".join([line(columns), rule, *(line(row) for row in rows)])
+
+
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Its lines."""
+    rule = ["---", *("---:" for _ in columns[1:])]
+    return [f"| {' | '.join(line)} |" for line in (columns, rule, *rows)]

@@ -56,8 +56,29 @@ def _placed(function: str, name: str, tensor: Any, like: DTensor, placements: _P
             f"{function}(): {name} is on the mesh {tensor.device_mesh}, other arguments on {like.device_mesh}"
         )
     if tensor.placements != placements:
-        tensor = tensor.redistribute(placements=placements)
+        tensor = _moved(tensor, placements)
     return tensor.to_local()
+
+
+# What NCCL or gloo does not carry: its bits are sent as another dtype of the width.
+_SENT_AS = {
+    torch.int16: torch.float16,
+    torch.uint16: torch.float16,
+    torch.uint32: torch.int32,
+    torch.uint64: torch.int64,
+    torch.float8_e4m3fn: torch.uint8,
+    torch.float8_e5m2: torch.uint8,
+}
+
+
+def _moved(tensor: DTensor, placements: _Placements) -> DTensor:
+    """The same, placed so. What is pending a reduction is added up, and gradients too, in their own dtype."""
+    is_added = tensor.requires_grad or any(place.is_partial() for place in tensor.placements)
+    if tensor.dtype not in _SENT_AS or is_added:
+        return tensor.redistribute(placements=placements)
+    bits = tensor.to_local().view(_SENT_AS[tensor.dtype])
+    sent = _wrap(bits, tensor, tensor.placements, tensor.shape).redistribute(placements=placements)
+    return _wrap(sent.to_local().view(tensor.dtype), tensor, placements, tensor.shape)
 
 
 def _wrap(local: Tensor, like: DTensor, placements: _Placements, shape: Sequence[int]) -> DTensor:
@@ -96,7 +117,7 @@ class Rows:
         """The same with every row whole."""
         if not self.is_cut:
             return self
-        return Rows(self.function, self.name, self.tensor.redistribute(placements=self.uncut), self.dim)
+        return Rows(self.function, self.name, _moved(self.tensor, self.uncut), self.dim)
 
     def check_uncut(self) -> None:
         if self.is_cut:

@@ -130,12 +130,15 @@ class Shards(NamedTuple):
 # ---- Agreement ----
 
 
-def _why_not(local: Any, k: Any, offset: Any, gather: Any) -> str | None:
+def _why_not(local: Any, k: Any, group: Any, offset: Any, gather: Any) -> str | None:
     """What keeps this rank from taking part."""
     if not isinstance(local, Tensor):
         return f"local must be a Tensor, not {type(local).__name__}"
     if is_dtensor(local):
         return "local is a DTensor, which torch_topk.topk() takes whole; its to_local() is what a rank has"
+    if local.device.type not in _device_types(group):
+        backends = dist.get_backend_config(group)
+        return f"local is on {local.device}, where the group's backends, {backends}, send nothing"
     if not 1 <= local.dim() <= _MOST_DIMS:
         return f"local must have 1 to {_MOST_DIMS} dimensions, but has {local.dim()}"
     if local.dtype not in _DTYPES:
@@ -164,17 +167,20 @@ def _agree(
 ) -> tuple[int, Shards]:
     """One small message, in which every rank says what it was asked. Raises on all of them, or on none.
     `extent`: of the piece, where `local` is a list of its best."""
-    trouble = _why_not(local, k, offset, gather)
+    trouble = _why_not(local, k, group, offset, gather)
     if trouble is None:
         flags = bool(largest) + 2 * bool(magnitude) + 4 * bool(sorted) + 8 * _GATHERS.index(gather)
         leading = list(local.shape[:-1]) + [-1] * (_MOST_DIMS - local.dim())
         place = -1 if offset is None else offset
-        dtype = _DTYPES_IN_ORDER.index(local.dtype)
-        mine = [1, k, dtype, flags, *leading, local.shape[-1], place]
+        dtype, device_type = _DTYPES_IN_ORDER.index(local.dtype), _DEVICE_TYPES.index(local.device.type)
+        mine = [1, k, dtype, flags, device_type, *leading, local.shape[-1], place]
         mine.append(local.shape[-1] if extent is None else extent)
     else:
-        mine = [0] * (7 + _MOST_DIMS - 1)
-    device = local.device if isinstance(local, Tensor) else _device_of(group)
+        mine = [0] * (8 + _MOST_DIMS - 1)
+    # Where all ranks look for it, wherever their pieces are.
+    device = torch.device(_device_types(group)[0])
+    if isinstance(local, Tensor) and local.device.type == device.type:
+        device = local.device
     said = exchange(torch.tensor(mine, dtype=torch.int64, device=device), group).tolist()
     rank = dist.get_rank(group)
 
@@ -190,11 +196,12 @@ def _agree(
         (1, "k", str),
         (2, "dtype", lambda number: str(_DTYPES_IN_ORDER[number])),
         (3, "largest, magnitude, sorted or gather", bin),
+        (4, "device", lambda number: _DEVICE_TYPES[number]),
     ):
         found = [theirs[place] for theirs in said]
         if len(set(found)) > 1:
             refuse(f"ranks disagree in {what}: {', '.join(map(show, found))}, rank by rank")
-    shapes = [[size for size in theirs[4:-3] if size >= 0] for theirs in said]
+    shapes = [[size for size in theirs[5:-3] if size >= 0] for theirs in said]
     if any(shape != shapes[0] for shape in shapes):
         refuse(f"ranks disagree in the leading dimensions: {shapes}, rank by rank")
     sizes, given, extents = ([theirs[place] for theirs in said] for place in (-3, -2, -1))
@@ -216,9 +223,14 @@ _GATHERS = ("all", "root", "none")
 _DTYPES_IN_ORDER = sorted(_DTYPES, key=str)
 
 
-def _device_of(group: dist.ProcessGroup | None) -> torch.device:
-    """Where the group's messages lie."""
-    return torch.device("cuda" if "nccl" in dist.get_backend(group) else "cpu")
+_DEVICE_TYPES = ("cpu", "cuda")
+
+
+def _device_types(group: dist.ProcessGroup | None) -> list[str]:
+    """Where the group's messages may lie: NCCL's on CUDA alone."""
+    backends = dist.get_backend_config(group).split(",")
+    served = {backend.split(":")[0] for backend in backends}
+    return [kind for kind in _DEVICE_TYPES if kind in served]
 
 
 def _to_root(mine: Tensor, group: dist.ProcessGroup | None) -> Tensor | None:
@@ -272,24 +284,26 @@ def select_of_lists(
     if narrows is None:
         entry_bytes = lists.values.element_size() + 8
         gathered = rows * max(lengths) * entry_bytes * len(lengths)
-        narrows = gathered > _GATHERED_PER_COUNTED * rows * _passes(lists.values) * (8 << _DIGIT_BITS)
+        counted = rows * passes_of(lists.values.element_size()) * (8 << _DIGIT_BITS)
+        narrows = gathered > _GATHERED_PER_COUNTED * counted
     rank = dist.get_rank(group)
+    counts = None  # of each rank's lists, where they differ
     if narrows:
         counts = _own_winners(lists, k, shards, group, largest, magnitude)
-        mine = counts[rank]
+        if gather == "none":
+            return _keep(lists, counts[rank])
         width = int(counts.max()) if counts.numel() > 0 else 0  # the same on every rank
     else:
-        counts = torch.tensor(lengths, device=lists.values.device)[:, None].expand(-1, rows)
-        mine, width = counts[rank], max(lengths)
-    if narrows and gather == "none":
-        return _keep(lists, mine)
+        width = max(lengths)
+        if min(lengths) < width:
+            counts = torch.tensor(lengths, device=lists.values.device)[:, None].expand(-1, rows)
     gathered = _gather_lists(lists, width, group, gather == "root")
     if gathered is None:
         empty = lists.values.new_empty((rows, 0))
-        return ShardedTopK(empty, lists.indices.new_empty((rows, 0)), torch.zeros_like(mine))
+        return ShardedTopK(empty, lists.indices.new_empty((rows, 0)), lists.indices.new_zeros(rows))
     winners = _merge(gathered, counts, k, shards, largest, magnitude, sorted)
     if gather != "none":
-        return ShardedTopK(*winners, torch.full_like(mine, k))
+        return ShardedTopK(*winners, lists.indices.new_full((rows,), k))
     # Its own are the first of this rank's list: none before the k-th is left out.
     begin = shards.offsets[rank]
     own = (winners.indices >= begin) & (winners.indices < begin + shards.sizes[rank])
@@ -329,28 +343,29 @@ def _gather_lists(
 
 def _merge(
     gathered: list[_Lists],
-    counts: Tensor,
+    counts: Tensor | None,
     k: int,
     shards: Shards,
     largest: bool,
     magnitude: bool,
     sorted: bool,
 ) -> _Lists:
-    """The k best of the first counts[rank, row] of each list. Lists go one behind the other in the order of
-    their pieces: of equal values the lower position then has the lower index, which is topk's rule for ties.
-    """
+    """The k best of the first counts[rank, row] of each list, or of all of each. Lists go one behind the
+    other in the order of their pieces: of equal values the lower position then has the lower index, which is
+    topk's rule for ties."""
     order = shards.in_order()
     rows, width = gathered[0].values.shape
     if rows == 0:
         return _Lists(gathered[0].values.new_empty((0, k)), gathered[0].indices.new_empty((0, k)))
-    there = torch.arange(width, device=counts.device) < counts[order, :, None]
-    there = there.transpose(0, 1).reshape(rows, -1)
     values = torch.cat([integers_of(gathered[rank].values) for rank in order], 1)
     indices = torch.cat([gathered[rank].indices for rank in order], 1)
-    total = int(there[0].sum())  # the same in every row
-    values = values[there].view(rows, total).view(gathered[0].values.dtype)
-    indices = indices[there].view(rows, total)
-    if total == k and not sorted:
+    if counts is not None:
+        there = torch.arange(width, device=counts.device) < counts[order, :, None]
+        there = there.transpose(0, 1).reshape(rows, -1)
+        total = int(there[0].sum())  # the same in every row
+        values, indices = (one[there].view(rows, total) for one in (values, indices))
+    values = values.view(gathered[0].values.dtype)
+    if values.shape[1] == k and not sorted:
         return _Lists(values, indices)
     best, places = topk_of_rows(values, k, -1, largest, sorted, magnitude=magnitude)
     return _Lists(best, indices.gather(1, places))
@@ -359,8 +374,8 @@ def _merge(
 # ---- The search for the k-th best ----
 
 
-def _passes(values: Tensor) -> int:
-    return -(-8 * values.element_size() // _DIGIT_BITS)
+def passes_of(element_size: int) -> int:
+    return -(-8 * element_size // _DIGIT_BITS)
 
 
 def _own_winners(
@@ -378,7 +393,7 @@ def _own_winners(
     # After each pass the k-th best key of all begins with these bits.
     bits = 8 * lists.values.element_size()
     prefix = keys.new_full((rows, 1), -1 if bits == 64 else 0)
-    passes = _passes(lists.values)
+    passes = passes_of(lists.values.element_size())
     digits = torch.arange(1 << _DIGIT_BITS, device=keys.device)
     for number in range(passes):
         shift = (passes - 1 - number) * _DIGIT_BITS

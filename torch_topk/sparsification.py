@@ -375,15 +375,21 @@ def topk_hook(state: TopKState, bucket: dist.GradBucket) -> torch.futures.Future
     works, finishes = _start(state, _plan(state, keys, pieces, buffer, iteration), iteration, group)
     if bucket.is_last():
         state._iterations["ddp"] = iteration + 1
-    futures = [work.get_future() for work in works]
+    first, *others = [work.get_future() for work in works]
+    if others and not buffer.is_cuda:
+        first, others = torch.futures.collect_all([first, *others]), []
+    # A future of collect_all knows of no device, so none of its streams would wait, and it would refuse the
+    # buffer. NCCL's are complete at once: to wait for one is its stream's.
 
     def finish(done: torch.futures.Future) -> Tensor:
         done.value()  # raises what a rank's failure has raised
+        for other in others:
+            other.wait()
         for one in finishes:
             one()
         return buffer
 
-    return torch.futures.collect_all(futures).then(finish) if len(futures) > 1 else futures[0].then(finish)
+    return first.then(finish)
 
 
 if dist.is_available():

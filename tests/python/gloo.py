@@ -1,4 +1,4 @@
-"""Runs a function on several processes that gloo connects, and hands back what each returned."""
+"""Runs a function on several processes that gloo, or NCCL, connects, and hands back what each returned."""
 
 from __future__ import annotations
 
@@ -14,10 +14,15 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 
-def _run(rank: int, ranks: int, folder: str, function: Callable[..., Any], arguments: tuple) -> None:
+def _run(
+    rank: int, ranks: int, backend: str, folder: str, function: Callable[..., Any], arguments: tuple
+) -> None:
     torch.set_num_threads(1)
+    if "nccl" in backend:
+        torch.cuda.set_device(rank)
     dist.init_process_group(
-        "gloo",
+        backend,
+        device_id=torch.device("cuda", rank) if backend == "nccl" else None,
         init_method=f"file://{folder}/meeting",
         rank=rank,
         world_size=ranks,
@@ -31,18 +36,28 @@ def _run(rank: int, ranks: int, folder: str, function: Callable[..., Any], argum
     dist.destroy_process_group()
 
 
+def device() -> torch.device:
+    """Where this rank's tensors are."""
+    has_gpu = "nccl" in dist.get_backend()
+    return torch.device("cuda", torch.cuda.current_device()) if has_gpu else torch.device("cpu")
+
+
 class _Failure:
     def __init__(self, text: str):
         self.text = text
 
 
-def run(ranks: int, function: Callable[..., Any], *arguments: Any) -> list[Any]:
-    """function(rank, *arguments) of each rank; a module's function, as processes import it."""
+def run(ranks: int, function: Callable[..., Any], *arguments: Any, backend: str = "gloo") -> list[Any]:
+    """function(rank, *arguments) of each rank; a module's function, as processes import it. Tensors that it
+    returns come back on the CPU. `backend`: as for init_process_group."""
     with tempfile.TemporaryDirectory() as folder:
         mp.set_forkserver_preload(["torch", "torch_topk", "torch.distributed.tensor"])
-        mp.start_processes(_run, (ranks, folder, function, arguments), ranks, start_method="forkserver")
+        # What is forked is ready sooner, but where the server's imports look for a GPU it could use none.
+        method = "forkserver" if backend == "gloo" else "spawn"
+        mp.start_processes(_run, (ranks, backend, folder, function, arguments), ranks, start_method=method)
         results = [
-            torch.load(os.path.join(folder, f"{rank}.pt"), weights_only=False) for rank in range(ranks)
+            torch.load(os.path.join(folder, f"{rank}.pt"), weights_only=False, map_location="cpu")
+            for rank in range(ranks)
         ]
     failures = [f"rank {i}: {r.text}" for i, r in enumerate(results) if isinstance(r, _Failure)]
     assert not failures, "\n".join(failures)

@@ -40,8 +40,9 @@ def problem_of(rank, ranks, tensor, k, cuts, narrows=None, shuffled=False, **opt
     if narrows is not None:
         distributed._GATHERED_PER_COUNTED = -1 if narrows else 1e30
     try:
-        local = tensor[..., begin:end]
-        values, indices, counts = distributed.topk(local, k, offset=offset, **options)
+        local = tensor.to(gloo.device())[..., begin:end]
+        found = distributed.topk(local, k, offset=offset, **options)
+        values, indices, counts = (one.cpu() for one in found)
     finally:
         distributed._GATHERED_PER_COUNTED = before
     flags = {name: options[name] for name in ("largest", "magnitude") if name in options}
@@ -107,11 +108,11 @@ def test_as_the_whole_rows(ranks, number):
 
 
 def refusals(rank):
-    x = torch.randn(10 + rank)
+    x = torch.randn(10 + rank, device=gloo.device())
     calls = [
         lambda: distributed.topk(x, 3 + rank),
         lambda: distributed.topk(x.to((torch.float32, torch.int16)[rank]), 3),
-        lambda: distributed.topk(torch.randn(2 + rank, 5), 3),
+        lambda: distributed.topk(x[:5].expand(2 + rank, 5), 3),
         lambda: distributed.topk(x, 3, largest=rank == 0),
         lambda: distributed.topk(x, 22),
         lambda: distributed.topk(x, -1),
@@ -120,20 +121,27 @@ def refusals(rank):
         lambda: distributed.topk(x if rank else x.to(torch.complex64), 3),
         lambda: distributed.topk(x, 3 if rank else "3"),
         lambda: distributed.topk(x if rank else None, 3),
+        lambda: distributed.topk(x if rank else x.to("meta"), 3),
     ]
-    words = []
-    for call in calls:
-        try:
-            call()
-            words.append("nothing")
-        except RuntimeError as error:
-            words.append(str(error))
+    words = [words_of(call) for call in calls]
     values, _, _ = distributed.topk(x, 3)  # the group is as good as before
     return words, values
 
 
+def words_of(call):
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error)
+    return "nothing"
+
+
 def test_every_rank_is_told_what_does_not_fit():
-    (zero, a), (one, b) = gloo.run(2, refusals)
+    check_refusals(gloo.run(2, refusals))
+
+
+def check_refusals(told):
+    (zero, a), (one, b) = told
     assert torch.equal(a, b)
     both = [
         "disagree in k: 3, 4, rank by rank",
@@ -149,10 +157,11 @@ def test_every_rank_is_told_what_does_not_fit():
         "dtype torch.complex64 is not served",
         "k must be int, not str",
         "local must be a Tensor, not NoneType",
+        "local is on meta, where the group's backends, [a-z:,]*, send nothing",
     ]
     for words, wanted in (
         (zero, both + own),
-        (one, both + ["rank 0 was called with arguments that are not"] * 3),
+        (one, both + ["rank 0 was called with arguments that are not"] * 4),
     ):
         assert len(words) == len(wanted)
         for word, want in zip(words, wanted, strict=True):
@@ -164,11 +173,7 @@ def one_leaves(rank):
     """Rank 1 fails before it calls."""
     if rank == 1:
         return "left"
-    try:
-        distributed.topk(torch.randn(10), 3)
-    except RuntimeError as error:
-        return str(error)
-    return "nothing"
+    return words_of(lambda: distributed.topk(torch.randn(10), 3))
 
 
 def test_a_rank_that_left_is_an_error_of_the_others():

@@ -28,8 +28,9 @@ COLS = 40
 def meshes(world):
     from torch.distributed.device_mesh import init_device_mesh
 
-    made = [init_device_mesh("cpu", (world,))]
-    return [*made, init_device_mesh("cpu", (2, 2))] if world == 4 else made
+    kind = gloo.device().type
+    made = [init_device_mesh(kind, (world,))]
+    return [*made, init_device_mesh(kind, (2, 2))] if world == 4 else made
 
 
 def every_placement(mesh, dims):
@@ -51,7 +52,7 @@ def whole(mesh):
 def dealt(tensor, mesh, placements):
     from torch.distributed.tensor import distribute_tensor
 
-    # Every rank has the whole: nothing need be sent, which gloo could not do of every dtype.
+    # Every rank has the whole: nothing need be sent, which gloo and NCCL could not do of every dtype.
     return distribute_tensor(tensor.clone(), mesh, placements, src_data_rank=None)
 
 
@@ -195,13 +196,14 @@ def check_masks(world):
             got = torch_topk.keep_topk_(mine, given[0], lengths=given[1])
             assert got is mine
             assert_same(mine, torch_topk.keep_topk(tensor, counts, lengths=lengths), placements)
-        integers = inputs.make("few_distinct", rows, 10 * COLS, torch.uint16)
-        for placements in every_placement(mesh, 2):
-            if placements.count(placements[0]) > 1 and placements[0].is_shard(1):
-                continue  # that is gathered, which gloo cannot do of this dtype
-            mine = dealt(integers, mesh, placements)
-            torch_topk.keep_topk_(mine, 5, 7)
-            assert_same(mine, torch_topk.keep_topk(integers, 5, 7), placements)
+        # Of dtypes that gloo or NCCL does not carry; rows are gathered where k is a tensor.
+        for dtype in (torch.int16, torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2):
+            tensor = inputs.make("few_distinct", rows, 10 * COLS, dtype)
+            for placements, k in itertools.product(every_placement(mesh, 2), (5, counts)):
+                given = dealt(k, mesh, of_rows(mesh)[-1]) if k is counts else k
+                mine = dealt(tensor, mesh, placements)
+                torch_topk.keep_topk_(mine, given, 7)
+                assert_same(mine, torch_topk.keep_topk(tensor, k, 7), placements)
 
 
 def check_gradients(world):

@@ -10,6 +10,7 @@ import torch.distributed
 
 import torch_topk
 from tests import inputs, oracle
+from tests.python import gloo
 
 ROWS, COLS = 5, 96
 DTYPES = pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
@@ -24,8 +25,8 @@ def assert_whole(got, tensor, k, largest=True):
     found = min(k, tensor.shape[1])
     want_values, want_ids = oracle.expected(tensor, found, largest=largest)
     assert got.values.dtype == tensor.dtype and got.values.shape == got.ids.shape == (tensor.shape[0], k)
-    assert (got.ids[:, :found].numpy() == want_ids).all()
-    assert (oracle.bits_of(got.values[:, :found]) == want_values).all()
+    assert (got.ids[:, :found].cpu().numpy() == want_ids).all()
+    assert (oracle.bits_of(got.values[:, :found].cpu()) == want_values).all()
     assert (got.ids[:, found:] == -1).all()
 
 
@@ -163,8 +164,8 @@ def check_shards(rank: int, world: int) -> None:
         for r in range(1, world):
             sizes[r] += sizes[r - 1]
         bounds = [0, *sizes[1:world], COLS]
-        own = oracle.from_bits(whole[:, bounds[rank] : bounds[rank + 1]], dtype)
-        dealt = oracle.from_bits(whole[:, rank::world], dtype)
+        own = oracle.from_bits(whole[:, bounds[rank] : bounds[rank + 1]], dtype).to(gloo.device())
+        dealt = oracle.from_bits(whole[:, rank::world], dtype).to(gloo.device())
         for k, largest in ((0, True), (30, False), (COLS + 5, True)):
             behind = torch_topk.topk_sharded(own, k, largest=largest)
             placed = torch_topk.topk_sharded(own, k, largest=largest, offset=bounds[rank])
@@ -173,8 +174,8 @@ def check_shards(rank: int, world: int) -> None:
                 assert_whole(got, tensor, k, largest)
     # Bit-equal on all ranks, payloads of NaN included.
     local = torch.tensor([[0x7FC00000 + 5 * rank, 0x3F800000]], dtype=torch.int32).view(torch.float32)
-    got = torch_topk.topk_sharded(local, 2)
-    assert got.ids.tolist() == [[0, 2]] and bits(got.values).tolist() == [[0x7FC00000, 0x7FC00005]]
+    got = torch_topk.topk_sharded(local.to(gloo.device()), 2)
+    assert got.ids.tolist() == [[0, 2]] and bits(got.values.cpu()).tolist() == [[0x7FC00000, 0x7FC00005]]
 
     if world > 2:  # compiling takes seconds
         return
@@ -182,7 +183,8 @@ def check_shards(rank: int, world: int) -> None:
         lambda x: torch_topk.topk_sharded(x, 3), fullgraph=True, dynamic=True, backend="aot_eager"
     )
     tensor = inputs.make("few_distinct", ROWS, COLS)
-    assert_whole(compiled(tensor.tensor_split(world, 1)[rank].contiguous()), tensor, 3)
+    got = compiled(tensor.tensor_split(world, 1)[rank].contiguous().to(gloo.device()))
+    assert_whole(got, tensor, 3)
     with pytest.raises(RuntimeError, match="exclude each other"):
         torch_topk.topk_sharded(tensor, 3, offset=0, index_map=lambda i: i)
 

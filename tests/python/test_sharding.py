@@ -32,7 +32,7 @@ def check_placements(mesh, world: int) -> None:
                     values, indices = operator(sharded, 3, dim, False, **options)
                     moved = placement.is_shard(dim % 3)
                     assert values.placements == indices.placements == ((Replicate() if moved else placement),)
-                    result = values.full_tensor(), indices.full_tensor()
+                    result = values.full_tensor().cpu(), indices.full_tensor().cpu()
                     oracle.assert_topk(result, tensor, 3, dim, False, **options)
             values, indices = torch_topk.topk(sharded, 3, dim, order="index")
             assert torch.equal(indices.full_tensor(), indices.full_tensor().sort(dim).values)
@@ -41,7 +41,7 @@ def check_placements(mesh, world: int) -> None:
     local = tensor.view(6, 40) if mesh.get_rank() == 0 else torch.zeros(6, 40)
     partial = type(partial).from_local(local, mesh, [Partial()])
     values, indices = torch_topk.topk(partial, 3)
-    oracle.assert_topk((values.full_tensor(), indices.full_tensor()), tensor.view(6, 40), 3)
+    oracle.assert_topk((values.full_tensor().cpu(), indices.full_tensor().cpu()), tensor.view(6, 40), 3)
 
 
 def check_gradients(mesh, world: int) -> None:

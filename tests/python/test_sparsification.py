@@ -70,27 +70,36 @@ def conserve(rank, options, dtype):
     went = torch.zeros(5000, dtype=torch.float64)
     means = []
     for step in range(6):
-        gradient = whole_numbers(step, rank).to(dtype)
-        went += gradient.double()
+        gradient = whole_numbers(step, rank).to(gloo.device(), dtype)
+        went += gradient.cpu().double()
         sparse_all_reduce_(gradient, state, "a key")
         means.append(gradient.clone())
-        came += gradient.double() * RANKS
-    return came, went, state.state_dict()["residuals"]["a key"].double(), means, state.compression_stats()
+        came += gradient.cpu().double() * RANKS
+    return (
+        came,
+        went,
+        state.state_dict()["residuals"]["a key"].cpu().double(),
+        means,
+        state.compression_stats(),
+    )
 
 
-@pytest.mark.parametrize(
-    ("options", "dtype"),
-    [
-        ({"ratio": 0.01}, torch.float32),
-        ({"k": 7, "value_dtype": torch.bfloat16}, torch.float32),
-        ({"ratio": 0.3, "value_dtype": torch.float16}, torch.float32),
-        ({"ratio": 0.01, "residual_dtype": torch.float32, "value_dtype": torch.bfloat16}, torch.bfloat16),
-        ({"k": 5000}, torch.float64),
-        ({"k": 7}, torch.float64),
-    ],
-)
+CONSERVED = [
+    ({"ratio": 0.01}, torch.float32),
+    ({"k": 7, "value_dtype": torch.bfloat16}, torch.float32),
+    ({"ratio": 0.3, "value_dtype": torch.float16}, torch.float32),
+    ({"ratio": 0.01, "residual_dtype": torch.float32, "value_dtype": torch.bfloat16}, torch.bfloat16),
+    ({"k": 5000}, torch.float64),
+    ({"k": 7}, torch.float64),
+]
+
+
+@pytest.mark.parametrize(("options", "dtype"), CONSERVED)
 def test_nothing_is_lost(options, dtype):
-    ranks = gloo.run(RANKS, conserve, options, dtype)
+    check_conserved(gloo.run(RANKS, conserve, options, dtype), options, dtype)
+
+
+def check_conserved(ranks, options, dtype):
     came = ranks[0][0]
     went = sum(rank[1] for rank in ranks)
     kept = sum(rank[2] for rank in ranks)
@@ -107,11 +116,11 @@ def test_nothing_is_lost(options, dtype):
 
 def with_nan(rank):
     state = TopKState(k=3, min_numel=1, start_iter=0, momentum=0.5, value_dtype=torch.float16)
-    first = torch.ones(50)
+    first = torch.ones(50, device=gloo.device())
     if rank == 1:
-        first[:6] = torch.tensor([float("nan"), float("inf"), -float("inf"), float("nan"), 7e4, 5.0])
+        first[:6] = first.new_tensor([float("nan"), float("inf"), -float("inf"), float("nan"), 7e4, 5.0])
     results = []
-    for gradient in (first, torch.ones(50), torch.ones(50)):
+    for gradient in (first, first.new_ones(50), first.new_ones(50)):
         sparse_all_reduce_(gradient, state, 0)
         results.append(gradient)
     kept = state.state_dict()
@@ -119,7 +128,11 @@ def with_nan(rank):
 
 
 def test_what_is_not_finite_is_sent_once():
-    (zero, *_), (one, residual, momentum) = gloo.run(RANKS, with_nan)
+    check_not_finite(gloo.run(RANKS, with_nan))
+
+
+def check_not_finite(ranks):
+    (zero, *_), (one, residual, momentum) = ranks
     for a, b in zip(zero, one, strict=True):
         assert torch.equal(a.nan_to_num(), b.nan_to_num())
     assert not one[0].isfinite().all() and one[2].isfinite().all()
@@ -144,7 +157,7 @@ class Net(nn.Module):
 
 def parallel(state_options, unused=False, dtype=torch.float32, **ddp_options):
     torch.manual_seed(5)
-    net = Net(unused).to(dtype)
+    net = Net(unused).to(gloo.device(), dtype)
     # Several buckets: 0.3 MB.
     ddp = DistributedDataParallel(net, bucket_cap_mb=0.2, find_unused_parameters=unused, **ddp_options)
     state = TopKState(parameters=net.parameters(), min_numel=1000, **state_options)
@@ -155,7 +168,8 @@ def parallel(state_options, unused=False, dtype=torch.float32, **ddp_options):
 def batch(step, rank, dtype=torch.float32):
     generator = torch.Generator().manual_seed(1000 * step + rank)
     x = torch.randn((16, 20), generator=generator)
-    return x.to(dtype), (x[:, :2] > 0).long() @ torch.tensor([2, 1])
+    label = (x[:, :2] > 0).long() @ torch.tensor([2, 1])
+    return x.to(gloo.device(), dtype), label.to(gloo.device())
 
 
 def steps(ddp, optimizer, rank, numbers, dtype=torch.float32, rare=lambda step: False):
@@ -180,16 +194,21 @@ def train_100(rank, options, dtype):
     return parameters_of(ddp), losses, state.compression_stats()
 
 
-@pytest.mark.parametrize(
-    ("options", "dtype"),
-    [
-        ({"ratio": 0.01}, torch.float32),
-        ({"ratio": 0.02, "scope": "parameter", "momentum": 0.5}, torch.float32),
-        ({"ratio": 0.02, "residual_dtype": torch.float32, "value_dtype": torch.bfloat16}, torch.bfloat16),
-    ],
-)
+TRAINED = [
+    ({"ratio": 0.01}, torch.float32),
+    # Of a bucket some parameters go dense, and the others sparse.
+    ({"ratio": 0.02, "scope": "parameter", "momentum": 0.5}, torch.float32),
+    ({"ratio": 0.02, "residual_dtype": torch.float32, "value_dtype": torch.bfloat16}, torch.bfloat16),
+]
+
+
+@pytest.mark.parametrize(("options", "dtype"), TRAINED)
 def test_parameters_are_equal_to_the_bit_after_100_steps(options, dtype):
-    (a, losses, stats), (b, _, _) = gloo.run(RANKS, train_100, options, dtype)
+    check_trained(gloo.run(RANKS, train_100, options, dtype))
+
+
+def check_trained(ranks):
+    (a, losses, stats), (b, _, _) = ranks
     assert torch.equal(a, b)
     assert sum(losses[-10:]) < 0.7 * sum(losses[:10])
     assert stats.rate > 10
@@ -275,7 +294,10 @@ def leave_unused(rank):
 
 
 def test_unused_parameters_keep_their_residual():
-    ranks = gloo.run(RANKS, leave_unused)
+    check_unused(gloo.run(RANKS, leave_unused))
+
+
+def check_unused(ranks):
     for rank, (kept, weights) in enumerate(ranks):
         assert kept[0].count_nonzero() > 0
         # Used by nobody: DDP would drop what were sent, so nothing is.
@@ -353,9 +375,9 @@ def train_fsdp(rank):
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
-    mesh = init_device_mesh("cpu", (RANKS, 1), mesh_dim_names=("replicate", "shard"))
+    mesh = init_device_mesh(gloo.device().type, (RANKS, 1), mesh_dim_names=("replicate", "shard"))
     torch.manual_seed(0)
-    net = Net()
+    net = Net().to(gloo.device())
     fully_shard(net, mesh=mesh["shard"])
     state = TopKState(ratio=0.03, min_numel=1, start_iter=0)
     group = mesh["replicate"].get_group()
@@ -377,7 +399,11 @@ def train_fsdp(rank):
 
 
 def test_fsdp2s_all_reduce_hook():
-    (a, losses, stats), (b, _, _) = gloo.run(RANKS, train_fsdp)
+    check_fsdp(gloo.run(RANKS, train_fsdp))
+
+
+def check_fsdp(ranks):
+    (a, losses, stats), (b, _, _) = ranks
     assert torch.equal(a, b)
     assert sum(losses[-5:]) < 0.9 * sum(losses[:5])
     assert stats.numel_before == 40 * a.numel() and stats.numel_sent == 40 * round(0.03 * a.numel())

@@ -107,12 +107,12 @@ def of_ranks(rank):
     cuts = [0, 333, 900]
     results = []
     for k in (1, 40, 500, 900, 2000):
-        stream = StreamingTopK(k)
+        stream = StreamingTopK(k, device=gloo.device())
         begin, end = cuts[1 - rank], cuts[2 - rank]  # not in the order of the ranks
         for at in range(begin, end, 100):
             stream.update(row[:, at : min(at + 100, end)], offset=at)
         results.append((stream.result_of_ranks(), topk(row, min(k, 900))))
-    empty = StreamingTopK(3)
+    empty = StreamingTopK(3, device=gloo.device())
     if rank == 0:
         empty.update(row)
     try:
@@ -123,7 +123,11 @@ def of_ranks(rank):
 
 
 def test_streams_of_several_ranks():
-    (zero, told), (one, tells) = gloo.run(2, of_ranks)
+    check_ranks(gloo.run(2, of_ranks))
+
+
+def check_ranks(of_each):
+    (zero, told), (one, tells) = of_each
     for results in (zero, one):
         for got, want in results:
             assert_same(got, want)
