@@ -40,7 +40,7 @@ from bench import environment, message_model, report
 from bench.distributed_parts import PARTS, SIZES
 from bench.message_model import Constants, Request
 from bench.ranks import join
-from bench.report import Record, number_text, size_text
+from bench.report import Record, number_text, ratio_text, size_text
 from torch_topk._libraries import why_no_cuda
 
 
@@ -86,12 +86,6 @@ def run(options: argparse.Namespace, output: Path) -> list[str]:
 
 
 # --- the report -----------------------------------------------------------------------------------
-
-
-def ratio_text(value: float, goal: float | None, at_least: bool = False) -> str:
-    """A ratio, with a mark where it misses its goal."""
-    missed = goal is not None and (value < goal if at_least else value > goal)
-    return number_text(value) + ("!" if missed else " ")
 
 
 def model_of(records: Sequence[Record]) -> Record | None:
@@ -194,8 +188,6 @@ def sparse_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 def stream_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
     rows = []
     for r in (r for r in records if r["kind"] == "stream"):
-        x_link = ratio_text(r["x_link"], r["goal_x_link"], at_least=True) if "x_link" in r else "-"
-        x_floor = ratio_text(r["x_floor"], r["goal_x_floor"]) if "x_floor" in r else "-"
         rows.append(
             [
                 r["source"],
@@ -204,8 +196,8 @@ def stream_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
                 str(r["k"]),
                 number_text(r["gb_s"]),
                 number_text(r.get("link_gb_s")),
-                x_link,
-                x_floor,
+                ratio_text(r.get("x_link"), r.get("goal_x_link"), at_least=True),
+                ratio_text(r.get("x_floor"), r.get("goal_x_floor")),
             ]
         )
     columns = ["source", "elements", "chunk", "k", "GB/s", "link GB/s", "x link ", "x floor "]

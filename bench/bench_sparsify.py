@@ -2,7 +2,7 @@
 
     python bench/bench_sparsify.py                  # on the GPU if there is one; writes bench/results
     python bench/bench_sparsify.py --device cpu --set quick
-    python bench/bench_sparsify.py --report bench/results/sparsify-cuda.jsonl       # its table, Markdown
+    python bench/bench_sparsify.py --report bench/results/sparsify-cuda.jsonl       # its table again
 
 Every figure is a ratio to something timed in the same run:
 
@@ -19,9 +19,7 @@ No time makes it fail.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,14 +29,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from torch import Tensor
 
-from bench import environment, exact, report, timing
-from bench.bench_topk import contender_record, floor_contender, has_read_kernel
-from bench.report import Record, number_text, size_text
+from bench import exact, points, report, timing
+from bench.bench_topk import contender_record, floor_contender
+from bench.points import Bench, contender_of
+from bench.report import Record, number_text, ratio_text, size_text
 from bench.timing import Contender, Outputs
 from torch_topk import sparsify_
-from torch_topk._libraries import why_no_cuda
 
-CUDA_BUDGET_S, CPU_BUDGET_S = 0.2, 2.0
 OURS, ADD, TORCH = "ours:sparsify_", "add_", "torch:topk"
 GOAL = 1.3  # x add_
 
@@ -141,21 +138,10 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
     }
 
 
-# --- the report -----------------------------------------------------------------------------------
-
-
-def ours_of(record: Record) -> Record:
-    return next(c for c in record["contenders"] if c["name"] == OURS)
-
-
-COLUMNS = ["elements", "dtype", "k", "us", "eager us", "x add_ ", "x floor", "x torch"]
-
-
-def rows_of(records: Sequence[Record]) -> list[list[str]]:
+def print_table(records: Sequence[Record]) -> None:
     rows = []
     for record in records:
-        ours, x_add = ours_of(record), record["x_add"]
-        missed = x_add is not None and x_add > record["goal_x_add"]
+        ours = contender_of(record, OURS)
         rows.append(
             [
                 f"{record['elements']:.0e}".replace("e+0", "e"),
@@ -163,105 +149,22 @@ def rows_of(records: Sequence[Record]) -> list[list[str]]:
                 f"{100 * record['share']:g} %",
                 number_text(ours["us"]),
                 number_text(ours.get("eager_us")),
-                number_text(x_add) + ("!" if missed else " "),
+                ratio_text(record["x_add"], record["goal_x_add"]),
                 number_text(ours.get("x_floor")),
                 number_text(ours.get("x_torch")),
             ]
         )
-    return rows
+    columns = ["elements", "dtype", "k", "us", "eager us", "x add_ ", "x floor", "x torch"]
+    print(report.table(columns, rows))
+    print()
+    points.print_goal(records, "x_add", GOAL, "self.add_(add)")
 
 
-def print_goal(records: Sequence[Record]) -> None:
-    values = [record["x_add"] for record in records if record["x_add"] is not None]
-    if values:
-        held = sum(value <= GOAL for value in values)
-        print(
-            f"\nat most {GOAL} x self.add_(add): held at {held} of {len(values)} points, "
-            f"{number_text(min(values))} to {number_text(max(values))}"
-        )
-
-
-def failure_of(record: Record) -> str | None:
-    ours = ours_of(record)
-    if ours["us"] is None:
-        return f"not served: {ours['reason']}"
-    return None if ours.get("verified") else f"wrong: {ours.get('problem')}"
-
-
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--set", choices=SETS, default="all")
-    parser.add_argument("--device", choices=["cpu", "cuda"])
-    parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--report", type=Path, metavar="FILE", help="print a record's table, time nothing")
-    options = parser.parse_args(arguments)
-    if options.device == "cuda" and (missing := why_no_cuda()):
-        parser.error(f"--device cuda: {missing}")
-    return options
+BENCH = Bench("sparsify", __doc__, OURS, SETS, run, {"cuda": 0.2, "cpu": 2.0}, print_table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-    if options.report is not None:
-        records = [record for record in report.read(options.report) if record["kind"] == "sparsify"]
-        print("\n".join(report.markdown_table(COLUMNS, rows_of(records))))
-        print_goal(records)
-        return 0
-    kind = options.device or ("cpu" if why_no_cuda() else "cuda")
-    device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
-    todo = SETS[options.set]
-    output = options.output or environment.ROOT / "bench" / "results" / f"sparsify-{kind}.jsonl"
-    out = report.JsonLines(output)
-    floor = "gputopk._read_floor" if has_read_kernel(device) else "torch.amax of the bytes as integers"
-    out.write(
-        environment.header(
-            device, options.commit, set=f"sparsify-{options.set}", points=len(todo), floor=floor
-        )
-    )
-    records, too_large, failures = [], [], []
-    progress, start = report.Progress(len(todo)), time.monotonic()
-    for point in todo:
-        if options.time_limit and time.monotonic() - start > options.time_limit:
-            break
-        progress.show(point.text)
-        try:
-            record = run(point, device, CUDA_BUDGET_S if kind == "cuda" else CPU_BUDGET_S)
-        except torch.OutOfMemoryError as error:
-            too_large.append(f"{point.text}: {timing.one_line(error)}")
-        except RuntimeError as error:  # the device is lost: no point that follows could be timed
-            failures.append(f"{point.text}: {timing.one_line(error)}")
-            break
-        else:
-            records.append(record)
-            out.write(record)
-            if failure := failure_of(record):
-                failures.append(f"{point.text}: {failure}")
-        progress.advance()
-    progress.close()
-    seconds, not_run = time.monotonic() - start, len(todo) - len(records)
-    out.write(
-        {
-            "kind": "summary",
-            "points": len(records),
-            "not_run": not_run,
-            "too_large": too_large,
-            "failed": failures,
-            "seconds": seconds,
-        }
-    )
-    out.close()
-    print(report.table(COLUMNS, rows_of(records)))
-    print_goal(records)
-    print(f"{len(records)} points in {seconds:.0f} s, {not_run} not run, written to {output}")
-    for sentence in too_large:
-        print(f"too large: {sentence}")
-    for failure in failures:
-        print(f"FAILED: {failure}")
-    return 1 if failures else 0
+    return points.main(BENCH, arguments)
 
 
 if __name__ == "__main__":

@@ -55,6 +55,11 @@ def has_read_kernel(device: torch.device) -> bool:
     return device.type == "cuda" and study_library.loaded
 
 
+def floor_name(device: torch.device) -> str:
+    """For the header."""
+    return "gputopk._read_floor" if has_read_kernel(device) else "torch.amax of the bytes as integers"
+
+
 def floor_contender(x: torch.Tensor) -> Contender:
     """One read of the input: the project's own read kernel on CUDA, torch's fastest reduction elsewhere."""
     if has_read_kernel(x.device):
@@ -550,7 +555,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     path = options.output or environment.ROOT / "bench" / "results" / f"{name}-{device.type}.jsonl"
     out = report.JsonLines(path)
     start = time.monotonic()
-    floor = "gputopk._read_floor" if has_read_kernel(device) else "torch.amax of the bytes as integers"
+    floor = floor_name(device)
     out.write(environment.header(device, options.commit, set=name, points=len(points), floor=floor))
     run = run_points(points, device, options, out)
     records = run.records

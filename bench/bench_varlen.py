@@ -39,7 +39,7 @@ from torch import Tensor
 from bench import points, report, timing
 from bench.bench_topk import contender_record, floor_contender
 from bench.points import Bench, contender_of
-from bench.report import Record, number_text, size_text
+from bench.report import Record, number_text, ratio_text, size_text
 from bench.timing import Contender, Timing
 from tests import varlen_oracle
 from torch_topk import TopKVarlen, topk, topk_varlen
@@ -321,12 +321,6 @@ def ratio_of(one: Timing | None, other: Timing | None) -> float | None:
 # --- the report -----------------------------------------------------------------------------------
 
 
-def goal_text(record: Record, ratio: str) -> str:
-    """A ratio, with a mark where it is more than its goal."""
-    value, goal = record[ratio], record[f"goal_{ratio}"]
-    return number_text(value) + ("" if value is None or goal is None else " " if value <= goal else "!")
-
-
 def print_table(records: Sequence[Record]) -> None:
     rows = []
     for record in records:
@@ -342,8 +336,8 @@ def print_table(records: Sequence[Record]) -> None:
                 number_text(ours["us"]),
                 number_text(ours.get("eager_us")),
                 number_text(ours.get("x_floor")),
-                goal_text(record, "x_dense"),
-                goal_text(record, "x_row"),
+                ratio_text(record["x_dense"], record["goal_x_dense"]),
+                ratio_text(record["x_row"], record["goal_x_row"]),
                 number_text(ours.get("x_torch")),
             ]
         )
@@ -351,24 +345,11 @@ def print_table(records: Sequence[Record]) -> None:
     print(report.table([*columns, "x dense ", "x row ", "x torch"], rows))
 
 
-def print_goals(records: Sequence[Record]) -> None:
-    for ratio, goal, of in (
-        ("x_dense", DENSE_GOAL, "topk of as many elements"),
-        ("x_row", ROW_GOAL, "topk of the full row alone"),
-    ):
-        values = [record[ratio] for record in records if record[ratio] is not None]
-        if values:
-            held = sum(value <= goal for value in values)
-            print(
-                f"at most {goal} x {of}: held at {held} of {len(values)} points, "
-                f"{number_text(min(values))} to {number_text(max(values))}"
-            )
-
-
 def print_report(records: Sequence[Record]) -> None:
     print_table(records)
     print()
-    print_goals(records)
+    points.print_goal(records, "x_dense", DENSE_GOAL, "topk of as many elements")
+    points.print_goal(records, "x_row", ROW_GOAL, "topk of the full row alone")
 
 
 BENCH = Bench("varlen", __doc__, OURS, SETS, run, {"cuda": 0.2, "cpu": 2.0}, print_report, has_plot=True)

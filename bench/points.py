@@ -1,7 +1,7 @@
 """What the benches of an operator share: a list of points, each timed and checked, a record and a table.
 
 A point's record has its contenders by name, ours among them, which is `verified` or has a `problem`. Exit
-status 1 if ours fails at one. No time makes a bench fail.
+status 1 if ours fails at one. No time makes a bench fail. `--report FILE` prints a record's table again.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from typing import Any
 import torch
 
 from bench import environment, report, timing
-from bench.report import Record
+from bench.bench_topk import floor_name
+from bench.report import Record, number_text
 from torch_topk._libraries import why_no_cuda
 
 
 @dataclass(frozen=True)
 class Bench:
-    name: str  # "varlen": bench/results/varlen-cuda.jsonl
+    name: str  # "varlen": bench/results/varlen-cuda.jsonl, and its records' kind
     usage: str
     ours: str  # the contender's name
     sets: Mapping[str, Sequence[Any]]  # "all" is one; points have a text
@@ -44,6 +45,17 @@ def failure_of(record: Record, name: str) -> str | None:
     return None if contender.get("verified") else f"wrong: {contender.get('problem') or 'no outputs'}"
 
 
+def print_goal(records: Sequence[Record], ratio: str, goal: float, of: str) -> None:
+    """At how many of the points that have the ratio it is at most the goal."""
+    values = [record[ratio] for record in records if record[ratio] is not None]
+    if values:
+        held = sum(value <= goal for value in values)
+        print(
+            f"at most {goal} x {of}: held at {held} of {len(values)} points, "
+            f"{number_text(min(values))} to {number_text(max(values))}"
+        )
+
+
 def parse_arguments(bench: Bench, arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=bench.usage, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -53,6 +65,7 @@ def parse_arguments(bench: Bench, arguments: Sequence[str] | None) -> argparse.N
     parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
     parser.add_argument("--commit", help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path)
+    parser.add_argument("--report", type=Path, metavar="FILE", help="print a record's table, time nothing")
     if bench.has_plot:
         parser.add_argument("--plot", action="store_true", help="draw the plot as well (matplotlib)")
     options = parser.parse_args(arguments)
@@ -64,12 +77,16 @@ def parse_arguments(bench: Bench, arguments: Sequence[str] | None) -> argparse.N
 
 def main(bench: Bench, arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(bench, arguments)
+    if options.report is not None:
+        bench.print_table([record for record in report.read(options.report) if record["kind"] == bench.name])
+        return 0
     kind = options.device
     device = torch.device("cuda", torch.cuda.current_device()) if kind == "cuda" else torch.device("cpu")
     todo = bench.sets[options.set]
     output = options.output or environment.ROOT / "bench" / "results" / f"{bench.name}-{kind}.jsonl"
     out = report.JsonLines(output)
-    out.write(environment.header(device, options.commit, set=f"{bench.name}-{options.set}", points=len(todo)))
+    more = {"set": f"{bench.name}-{options.set}", "points": len(todo), "floor": floor_name(device)}
+    out.write(environment.header(device, options.commit, **more))
     records, too_large, failures = [], [], []
     progress, start = report.Progress(len(todo)), time.monotonic()
     for point in todo:

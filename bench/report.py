@@ -101,6 +101,12 @@ def number_text(number: float | None, digits: int = 3) -> str:
     return f"{number:.{digits - 1 if number < 10 else digits - 2}f}"
 
 
+def ratio_text(value: float | None, goal: float | None, at_least: bool = False) -> str:
+    """A ratio, and a mark where it misses its goal, else a space."""
+    missed = value is not None and goal is not None and (value < goal if at_least else value > goal)
+    return number_text(value) + ("!" if missed else " ")
+
+
 def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Aligned text: the first column to the left, the others to the right."""
     widths = [max(len(line[i]) for line in (columns, *rows)) for i in range(len(columns))]

@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 import torch
 
-from bench import bench_sparsify, report
+from bench import bench_sparsify, points, report
 from bench.bench_sparsify import ADD, OURS, TORCH, Point
 from torch_topk import sparsify_
 
 
-def run(monkeypatch, tmp_path, *arguments):
+def run(tmp_path):
     # Times are not looked at.
-    monkeypatch.setattr(bench_sparsify, "CPU_BUDGET_S", 0.0)
+    bench = dataclasses.replace(bench_sparsify.BENCH, seconds={"cpu": 0.0})
     output = tmp_path / "sparsify.jsonl"
-    status = bench_sparsify.main(["--device", "cpu", "--set", "quick", "--output", str(output), *arguments])
+    status = points.main(bench, ["--device", "cpu", "--set", "quick", "--output", str(output)])
     return status, report.read(output)
 
 
-def test_a_run_writes_what_it_timed_and_checked(tmp_path, capsys, monkeypatch):
-    status, (header, *records, summary) = run(monkeypatch, tmp_path)
+def test_a_run_writes_what_it_timed_and_checked(tmp_path, capsys):
+    status, (header, *records, summary) = run(tmp_path)
     assert status == 0 and header["set"] == "sparsify-quick" and summary["failed"] == []
+    assert header["floor"] == "torch.amax of the bytes as integers"
     for record, point in zip(records, bench_sparsify.QUICK, strict=True):
         times = {contender["name"]: contender["us"] for contender in record["contenders"]}
         assert set(times) == {"floor", OURS, ADD, TORCH} and record["k"] == point.k
-        assert bench_sparsify.ours_of(record)["verified"]
+        assert points.contender_of(record, OURS)["verified"]
         assert math.isclose(record["x_add"], times[OURS] / times[ADD], rel_tol=0.01)
-    assert "at most 1.3 x self.add_(add): held at" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[2].split()[:4] == ["1e4", "float32", "1", "%"]
     assert bench_sparsify.main(["--report", str(tmp_path / "sparsify.jsonl")]) == 0
-    assert "| 1e4 | float32 | 1 % |" in capsys.readouterr().out
+    reported = capsys.readouterr().out
+    assert "at most 1.3 x self.add_(add): held at" in reported and printed.startswith(reported)
 
 
 def test_goals_are_of_every_size_and_dtype():
-    for points in bench_sparsify.SETS.values():
-        assert len(set(points)) == len(points) and all(1 <= point.k <= point.elements for point in points)
+    for listed in bench_sparsify.SETS.values():
+        assert len(set(listed)) == len(listed) and all(1 <= point.k <= point.elements for point in listed)
     assert {point.elements for point in bench_sparsify.SETS["goals"]} == {10**n for n in range(5, 10)}
     assert {point.dtype for point in bench_sparsify.SETS["goals"]} == set(bench_sparsify.DTYPES)
 
@@ -77,6 +81,6 @@ def test_a_wrong_step_is_found(name, words, monkeypatch):
 
 def test_a_wrong_result_ends_in_exit_status_1(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench_sparsify, "sparsify_", mistaken("a winner kept"))
-    status, (*_, summary) = run(monkeypatch, tmp_path)
+    status, (*_, summary) = run(tmp_path)
     assert status == 1 and len(summary["failed"]) == len(bench_sparsify.QUICK)
     assert "FAILED: 10000 float32, 1 %: wrong: what is left" in capsys.readouterr().out
