@@ -88,6 +88,7 @@ def data_of(point: Point, device: torch.device, filtered: bool) -> Data:
 
 # --- contenders -----------------------------------------------------------------------------------
 
+_BASELINES = {"per-thread": "_per_thread_topk", "bucket": "_bucket_topk"}
 # The split-bucket paper's variants, as options of `_split_bucket`.
 _SPLIT_BUCKET: dict[str, Record] = {
     "TK_RdSP": {"rule": 1},
@@ -152,9 +153,9 @@ def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
         return gather
     if name == "topk_where":
         return lambda x: torch_topk.topk_where((x, *data.columns), None, k, largest=largest, order="any")
-    if name == "per-thread":
-        per_thread = study_operator("_per_thread_topk")
-        return lambda x: per_thread(x, k, largest, False)
+    if name in _BASELINES:
+        baseline = study_operator(_BASELINES[name])
+        return lambda x: baseline(x, k, largest, False)
     variant, _, numbers = name.partition(" ")
     if variant in _SPLIT_BUCKET:
         split_bucket = study_operator("_split_bucket")

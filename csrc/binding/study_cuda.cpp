@@ -179,13 +179,12 @@ std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, 
 template <class MakeConfig>
 std::tuple<Tensor, Tensor> run_baseline(const char* op, Request& request, MakeConfig&& make) {
   const Problem& problem = request.problem;
-  check(!problem.sorted, op, ": sorted must be False, as the winners come in any order");
-  check(dtype_bytes(problem.dtype) >= 4, op, ": self must have elements of 4 or 8 bytes, but is of ",
+  check(!problem.sorted, op, "sorted must be False, as the winners come in any order");
+  check(dtype_bytes(problem.dtype) >= 4, op, "self must have elements of 4 or 8 bytes, but is of ",
         dtype_name(problem.dtype));
-  check(problem.cols < int64_t{1} << 32, op, ": rows must have fewer than 2^32 elements, but have ",
+  check(problem.cols < int64_t{1} << 32, op, "rows must have fewer than 2^32 elements, but have ",
         problem.cols);
-  check(problem.rows <= INT32_MAX, op, ": there must be at most ", INT32_MAX, " rows, but are ",
-        problem.rows);
+  check(problem.rows <= INT32_MAX, op, "there must be at most ", INT32_MAX, " rows, but are ", problem.rows);
   gather_rows(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, op);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, op);
@@ -199,16 +198,16 @@ std::tuple<Tensor, Tensor> run_baseline(const char* op, Request& request, MakeCo
   buffers.workspace = workspace.mutable_data_ptr();
   const cuda::ErrorCode error = config.run(problem, buffers, current_stream(device_index));
   if (error != 0) cudaGetLastError();  // not left for the next call to find
-  check(error == 0, op, ": CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
+  check(error == 0, op, "CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
   return {values, indices};
 }
 
 std::tuple<Tensor, Tensor> per_thread_topk(Tensor self, int64_t k, bool largest, bool sorted) {
-  constexpr const char* kOp = "gputopk::_per_thread_topk";
+  constexpr const char* kOp = "gputopk::_per_thread_topk: ";
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
   return run_baseline(kOp, request, [&](const cuda::Device& device) {
     const int64_t most = cuda::PerThread::most_k(request.problem.dtype, device);
-    check(k <= most, kOp, ": k must be at most ", most, " for ", dtype_name(request.problem.dtype),
+    check(k <= most, kOp, "k must be at most ", most, " for ", dtype_name(request.problem.dtype),
           ", of which a warp's heaps fit a block's shared memory, but is ", k);
     return cuda::PerThread::plan(request.problem, device);
   });
@@ -216,7 +215,7 @@ std::tuple<Tensor, Tensor> per_thread_topk(Tensor self, int64_t k, bool largest,
 
 std::tuple<Tensor, Tensor> bucket_topk(Tensor self, int64_t k, bool largest, bool sorted) {
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
-  return run_baseline("gputopk::_bucket_topk", request, [&](const cuda::Device& device) {
+  return run_baseline("gputopk::_bucket_topk: ", request, [&](const cuda::Device& device) {
     return cuda::Bucket::plan(request.problem, device);
   });
 }
