@@ -88,7 +88,11 @@ def data_of(point: Point, device: torch.device, filtered: bool) -> Data:
 
 # --- contenders -----------------------------------------------------------------------------------
 
-_BASELINES = {"per-thread": "_per_thread_topk", "bucket": "_bucket_topk"}
+_BASELINES: dict[str, tuple[str, Record]] = {
+    "per-thread": ("_per_thread_topk", {}),
+    "per-thread registers": ("_per_thread_topk", {"registers": True}),
+    "bucket": ("_bucket_topk", {}),
+}
 # The split-bucket paper's variants, as options of `_split_bucket`.
 _SPLIT_BUCKET: dict[str, Record] = {
     "TK_RdSP": {"rule": 1},
@@ -154,8 +158,9 @@ def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
     if name == "topk_where":
         return lambda x: torch_topk.topk_where((x, *data.columns), None, k, largest=largest, order="any")
     if name in _BASELINES:
-        baseline = study_operator(_BASELINES[name])
-        return lambda x: baseline(x, k, largest, False)
+        operator, options = _BASELINES[name]
+        baseline = study_operator(operator)
+        return lambda x: baseline(x, k, largest, False, **options)
     variant, _, numbers = name.partition(" ")
     if variant in _SPLIT_BUCKET:
         split_bucket = study_operator("_split_bucket")

@@ -8,7 +8,8 @@ the record is held against that. Of a contender's name:
     air.many_blocks, ...      that form, by the study operator `_form`
     TK_StSP, ...              the split-bucket paper's variants, by the study operator `_split_bucket`; with
                               " tile 4096" and the like those numbers are overridden
-    per-thread, bucket        per-thread top-k and bucket top-k, baselines that the study build has
+    per-thread, bucket        per-thread top-k and bucket top-k, baselines that the study build has;
+                              "per-thread registers" has lists in registers instead of heaps
     topk_where filtered       a filter on another column; masked_fill + ...: the same by a copy of the input
     topk_where, ... + gather  several key columns, and columns that are gathered by the winners' indices
     kth_value                 the k-th element alone
@@ -417,14 +418,18 @@ _BITONIC = (
         "GTX Titan X (Maxwell), CUDA 8.0",
         "Lists in registers are slower than heaps in shared memory for larger k, as they spill from k = 64 "
         "on; increasing input, where every element is an insertion, widens the gap.",
-        "Per-thread top-k is here with heaps in shared memory alone.",
-        ("per-thread", "bitonic.many_blocks"),
+        "",
+        ("per-thread", "per-thread registers", "bitonic.many_blocks"),
         cross(("uniform", "increasing", "decreasing"), (1,), (2**29,), powers(3, 5, 7)),
         ratios=(
+            Ratio("per-thread", ("per-thread registers",), where={"input": "uniform"}),
+            Ratio("per-thread", ("per-thread registers",), where={"input": "increasing"}),
+            Ratio("per-thread", ("per-thread registers",), where={"input": "decreasing"}),
             Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "uniform"}),
             Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "increasing"}),
             Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "decreasing"}),
         ),
+        duels=(Duel("per-thread", "per-thread registers", "for larger k"),),
     ),
 )  # fmt: skip
 

@@ -91,6 +91,7 @@ def test_what_the_study_build_is_asked_for(monkeypatch):
     for name, want in {
         "air.many_blocks": ("_form", 4, "air.many_blocks", False, False, {}),
         "per-thread": ("_per_thread_topk", 4, False, False, {}),
+        "per-thread registers": ("_per_thread_topk", 4, False, False, {"registers": True}),
         "bucket": ("_bucket_topk", 4, False, False, {}),
         "TK_RdSP": ("_split_bucket", 4, False, False, {"rule": 1}),
         "TK_StSP": ("_split_bucket", 4, False, False, {"rule": 2, "task": False, "control_flow": False}),

@@ -202,14 +202,18 @@ std::tuple<Tensor, Tensor> run_baseline(const char* op, Request& request, MakeCo
   return {values, indices};
 }
 
-std::tuple<Tensor, Tensor> per_thread_topk(Tensor self, int64_t k, bool largest, bool sorted) {
+std::tuple<Tensor, Tensor> per_thread_topk(Tensor self, int64_t k, bool largest, bool sorted,
+                                           bool registers) {
   constexpr const char* kOp = "gputopk::_per_thread_topk: ";
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
   return run_baseline(kOp, request, [&](const cuda::Device& device) {
+    check(!registers || cuda::PerThread::fits_registers(request.problem), kOp,
+          "registers must be False but for float32 and k of 8, 16, 32, 64 or 128; k is ", k, " and dtype ",
+          dtype_name(request.problem.dtype));
     const int64_t most = cuda::PerThread::most_k(request.problem.dtype, device);
     check(k <= most, kOp, "k must be at most ", most, " for ", dtype_name(request.problem.dtype),
           ", of which a warp's heaps fit a block's shared memory, but is ", k);
-    return cuda::PerThread::plan(request.problem, device);
+    return cuda::PerThread::plan(request.problem, device, registers);
   });
 }
 
@@ -266,10 +270,11 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
       "-> "
       "(Tensor values, Tensor indices)");
   // Baselines of the papers, for elements of 4 and 8 bytes in rows of fewer than 2^32; `sorted` must be
-  // False. Every thread keeps the k best that it sees, in shared memory: k of some hundreds at most.
+  // False. Every thread keeps the k best that it sees, in a heap in shared memory, so k is some hundreds at
+  // most; or in a list in registers (float32, some k).
   m.def(
-      "_per_thread_topk(Tensor self, SymInt k, bool largest=True, bool sorted=False) -> (Tensor values, "
-      "Tensor indices)");
+      "_per_thread_topk(Tensor self, SymInt k, bool largest=True, bool sorted=False, *, bool "
+      "registers=False) -> (Tensor values, Tensor indices)");
   // Buckets of equal width between the least key and the greatest.
   m.def(
       "_bucket_topk(Tensor self, SymInt k, bool largest=True, bool sorted=False) -> (Tensor values, Tensor "

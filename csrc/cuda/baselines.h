@@ -13,11 +13,13 @@ namespace gputopk::cuda {
 
 // Every thread keeps the k best elements that it sees: study/per_thread.cu.
 struct PerThread {
-  int threads;  // of a block, whose heaps fit its shared memory
+  bool registers;  // in lists in registers; else in heaps in shared memory
+  int threads;     // of a block, whose heaps fit its shared memory
   int blocks_per_row;
 
-  static int64_t most_k(DType dtype, const Device& device);
-  static PerThread plan(const Problem& problem, const Device& device);  // k <= most_k
+  static int64_t most_k(DType dtype, const Device& device);  // of heaps
+  static bool fits_registers(const Problem& problem);
+  static PerThread plan(const Problem& problem, const Device& device, bool registers = false);
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };

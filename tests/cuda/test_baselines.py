@@ -45,6 +45,19 @@ def test_small_cases_agree_with_the_oracle_itself(device, name):
             oracle.assert_topk(result, tensor, k, largest=largest, sorted=False)
 
 
+@pytest.mark.parametrize("k", [8, 16, 32, 64, 128])
+def test_lists_in_registers(device, k):
+    per_thread = torch.ops.gputopk._per_thread_topk
+    for rows, cols in ((70, 200), (1, 3_000_000)):
+        for seed, family in enumerate(inputs.names_for(torch.float32)):
+            tensor = inputs.make(family, rows, cols, torch.float32, device, seed)
+            result = per_thread(tensor, k, seed % 2 == 0, False, registers=True)
+            oracle.assert_topk_on_device(result, tensor, k, largest=seed % 2 == 0, sorted=False)
+    for other, count in ((torch.float32, 9), (torch.int32, k)):
+        with pytest.raises(RuntimeError, match="_per_thread_topk: registers must be False but for float32"):
+            per_thread(torch.zeros(1, 500, dtype=other, device=device), count, True, False, registers=True)
+
+
 def test_buckets_serve_any_k(device):
     tensor = inputs.make("normal", 2, 100_003, torch.float32, device)
     for k in (1000, 50_000, 100_002, 100_003):

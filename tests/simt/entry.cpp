@@ -289,10 +289,12 @@ int simt_baseline(const SimtTopk* call, const SimtDevice* device, char* text, si
       std::snprintf(text, bytes, "%d blocks a row", config.blocks_per_row);
       return run_config(config);
     }
-    if (name != "per-thread") throw std::runtime_error("no baseline " + name);
+    const bool registers = name == "per-thread-registers";
+    if (name != "per-thread" && !registers) throw std::runtime_error("no baseline " + name);
+    if (registers && !cuda::PerThread::fits_registers(problem)) throw std::invalid_argument("k or dtype");
     if (problem.k > cuda::PerThread::most_k(problem.dtype, gpu))
       throw std::invalid_argument("k is too large");
-    const auto config = cuda::PerThread::plan(problem, gpu);
+    const auto config = cuda::PerThread::plan(problem, gpu, registers);
     std::snprintf(text, bytes, "%d blocks a row of %d threads", config.blocks_per_row, config.threads);
     return run_config(config);
   });

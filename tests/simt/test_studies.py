@@ -57,6 +57,18 @@ def test_heaps_fill_a_blocks_shared_memory_and_no_more():
     assert check("float32 normal 1x60000 k=8 sm_count=2", "per-thread") == "6 blocks a row of 512 threads"
 
 
+def test_lists_in_registers():
+    names = inputs.names_for(torch.float32)
+    for k in (8, 16, 32, 64, 128):
+        for turn, name in enumerate(names[k % 7 :: 5]):
+            rows, cols = 1 + turn % 2, (4500 if turn % 3 else 150) + turn
+            where = f"largest={turn % 2} offset={turn % 3} seed={turn + k} sm_count=2"
+            check(f"float32 {name} {rows}x{cols} k={k} {where}", "per-thread-registers")
+    for other in ("float32 normal 1x500 k=9", "int32 normal 1x500 k=8"):
+        with pytest.raises(emulated.NotServed, match="k or dtype"):
+            check(other, "per-thread-registers")
+
+
 def test_a_bucket_that_is_most_of_the_row_is_read_there_and_a_small_one_where_it_was_stored():
     """Rows whose every pass leaves all but a few elements, or a sixteenth of them."""
     for name in ("ones_with_four_outliers", "two_level", "twelve_bit_random", "uniform", "random_bits"):
