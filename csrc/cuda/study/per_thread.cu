@@ -198,6 +198,30 @@ __global__ void __launch_bounds__(kFinalThreads)
             });
 }
 
+struct Fit {
+  int threads;  // of a block
+  int blocks_per_sm;
+};
+
+// The most threads whose heaps an SM has room for, in the largest blocks of those.
+Fit fit_heaps(const Problem& problem, const Device& device) {
+  Fit best{};
+  for (int threads = kMostThreads; threads >= 32; threads /= 2) {
+    const int64_t bytes = threads * problem.k * entry_bytes(problem.dtype) + kStaticBytes;
+    if (bytes > device.shared_bytes_per_block) continue;
+    const int64_t room = (device.shared_bytes_per_block + kReservedBytes) / (bytes + kReservedBytes);
+    const int64_t blocks = std::min<int64_t>({room, kThreadsPerSm / threads, kMostBlocksPerSm});
+    if (blocks * threads > best.blocks_per_sm * best.threads) best = {threads, static_cast<int>(blocks)};
+  }
+  return best;
+}
+
+// The registers of a thread are two for an entry, and some for the rest; an SM has 2^16.
+Fit fit_lists(const Problem& problem) {
+  const int64_t of_thread = std::min<int64_t>(2 * problem.k + 60, 255);
+  return {kRegisterThreads, static_cast<int>(65536 / (of_thread * kRegisterThreads))};
+}
+
 }  // namespace
 
 int64_t PerThread::most_k(DType dtype, const Device& device) {
@@ -210,31 +234,13 @@ bool PerThread::fits_registers(const Problem& problem) {
 }
 
 PerThread PerThread::plan(const Problem& problem, const Device& device, bool registers) {
-  PerThread config{};
-  config.registers = registers;
-  int most_resident = 0, blocks_per_sm = 0;
-  if (registers) {
-    // Two for an entry, and some for the rest; an SM has 2^16.
-    const int64_t of_thread = std::min<int64_t>(2 * problem.k + 60, 255);
-    config.threads = kRegisterThreads;
-    blocks_per_sm = static_cast<int>(65536 / (of_thread * kRegisterThreads));
-  }
-  for (int threads = kMostThreads; !registers && threads >= 32; threads /= 2) {
-    const int64_t bytes = threads * problem.k * entry_bytes(problem.dtype) + kStaticBytes;
-    if (bytes > device.shared_bytes_per_block) continue;
-    const int64_t fit = (device.shared_bytes_per_block + kReservedBytes) / (bytes + kReservedBytes);
-    const int blocks = static_cast<int>(std::min<int64_t>({fit, kThreadsPerSm / threads, kMostBlocksPerSm}));
-    if (blocks * threads <= most_resident) continue;
-    most_resident = blocks * threads;
-    config.threads = threads;
-    blocks_per_sm = blocks;
-  }
-  // Each block must see k elements, as it hands on so many: a thread ceil(k / threads) at least.
-  const int64_t of_thread = (problem.k + config.threads - 1) / config.threads;
-  const int64_t most = problem.cols / (of_thread * config.threads);
-  const int64_t resident = static_cast<int64_t>(blocks_per_sm) * device.sm_count / problem.rows;
-  config.blocks_per_row = static_cast<int>(std::max<int64_t>(std::min(most, resident), 1));
-  return config;
+  const Fit fit = registers ? fit_lists(problem) : fit_heaps(problem, device);
+  // A block hands on k elements, so it must see as many: ceil(k / threads) a thread are enough.
+  const int64_t of_thread = (problem.k + fit.threads - 1) / fit.threads;
+  const int64_t most = problem.cols / (of_thread * fit.threads);
+  const int64_t resident = static_cast<int64_t>(fit.blocks_per_sm) * device.sm_count / problem.rows;
+  const int64_t blocks_per_row = std::max<int64_t>(std::min(most, resident), 1);
+  return {registers, fit.threads, static_cast<int>(blocks_per_row)};
 }
 
 size_t PerThread::workspace_bytes(const Problem& problem) const {
