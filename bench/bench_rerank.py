@@ -20,9 +20,7 @@ are float32. Exit status 1 if one of ours fails. No time makes it fail.
 
 from __future__ import annotations
 
-import argparse
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,14 +30,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 import torch_topk
-from bench import environment, report, timing
+from bench import points, report, timing
 from bench.bench_topk import contender_record, floor_contender
+from bench.points import Bench, contender_of
 from bench.report import Record, number_text, size_text
 from bench.timing import Contender, Outputs, Timing, two_tensors
 from tests import rerank_reference as reference
-from torch_topk._libraries import why_no_cuda
 
-CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 5.0
+VECTORS = {"cuda": 1_000_000, "cpu": 200_000}  # more than any cache holds
 CHECKED_QUERIES = 50
 OURS = "ours:rerank"
 
@@ -66,7 +64,8 @@ class Point:
 
     @property
     def text(self) -> str:
-        return f"{self.queries} x {size_text(self.candidates)} x {self.dims}"
+        size = f"{self.queries} x {size_text(self.candidates)} x {self.dims}"
+        return f"{size} k {self.k} {self.metric} {self.dtype}"
 
 
 GOALS = [Point(1000, 1000, 128, k, goal=3.0) for k in (10, 100)]
@@ -186,9 +185,9 @@ def agrees(outputs: Outputs, ours: Outputs) -> bool:
     return bool((outputs[0] - ours[0]).abs().max() <= 1e-3 * scale)
 
 
-def run(point: Point, vector_count: int, device: torch.device, budget_s: float) -> Record:
+def run(point: Point, device: torch.device, budget_s: float) -> Record:
     """Times and checks one point; its record."""
-    dtype = point.torch_dtype
+    dtype, vector_count = point.torch_dtype, VECTORS[device.type]
     generator = torch.Generator(device).manual_seed(1)
 
     def normal(rows: int) -> torch.Tensor:
@@ -238,14 +237,10 @@ def run(point: Point, vector_count: int, device: torch.device, budget_s: float) 
     }
 
 
-def ours_of(record: Record) -> Record:
-    return next(c for c in record["contenders"] if c["name"] == OURS)
-
-
 def print_table(records: Sequence[Record]) -> None:
     rows = []
     for record in records:
-        ours = ours_of(record)
+        ours = contender_of(record, OURS)
         goal = record["goal_x_torch"]
         rows.append(
             [
@@ -263,70 +258,11 @@ def print_table(records: Sequence[Record]) -> None:
     print(report.table(columns, rows))
 
 
-def failure_of(record: Record) -> str | None:
-    ours = ours_of(record)
-    if ours["us"] is None:
-        return f"not served: {ours['reason']}"
-    return None if ours.get("verified") else f"wrong: {ours.get('problem', 'no outputs')}"
-
-
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--set", choices=SETS, default="all")
-    parser.add_argument("--device", choices=["cpu", "cuda"])
-    parser.add_argument("--vectors", type=int, metavar="N", help="vectors to choose from")
-    parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
-    if options.device == "cuda" and (missing := why_no_cuda()):
-        parser.error(f"--device cuda: {missing}")
-    return options
+BENCH = Bench("rerank", __doc__, OURS, SETS, run, {"cuda": 1.5, "cpu": 5.0}, print_table, has_plot=True)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-    kind = options.device or ("cpu" if why_no_cuda() else "cuda")
-    device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
-    # More than any cache holds.
-    vectors = options.vectors or (1_000_000 if kind == "cuda" else 200_000)
-    todo = SETS[options.set]
-    output = options.output or environment.ROOT / "bench" / "results" / f"rerank-{kind}.jsonl"
-    out = report.JsonLines(output)
-    out.write(environment.header(device, options.commit, set=f"rerank-{options.set}", points=len(todo)))
-    records, progress, start = [], report.Progress(len(todo)), time.monotonic()
-    for point in todo:
-        if options.time_limit and time.monotonic() - start > options.time_limit:
-            break
-        progress.show(f"{point.text} k {point.k} {point.metric} {point.dtype}")
-        records.append(run(point, vectors, device, CUDA_BUDGET_S if kind == "cuda" else CPU_BUDGET_S))
-        out.write(records[-1])
-        progress.advance()
-    progress.close()
-    failures = [
-        f"{record['queries']} x {record['candidates']} x {record['dims']}, k {record['k']}: {failure}"
-        for record in records
-        if (failure := failure_of(record))
-    ]
-    seconds = time.monotonic() - start
-    not_run = len(todo) - len(records)
-    out.write(
-        {
-            "kind": "summary",
-            "points": len(records),
-            "not_run": not_run,
-            "failed": failures,
-            "seconds": seconds,
-        }
-    )
-    out.close()
-    print_table(records)
-    print(f"\n{len(records)} points in {seconds:.0f} s, {not_run} not run, written to {output}")
-    for failure in failures:
-        print(f"FAILED: {failure}")
-    return 1 if failures else 0
+    return points.main(BENCH, arguments)
 
 
 if __name__ == "__main__":

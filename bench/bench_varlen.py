@@ -24,10 +24,8 @@ oracle too. Exit status 1 if one of ours fails. No time makes it fail.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,15 +36,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from torch import Tensor
 
-from bench import environment, report, timing
+from bench import points, report, timing
 from bench.bench_topk import contender_record, floor_contender
+from bench.points import Bench, contender_of
 from bench.report import Record, number_text, size_text
 from bench.timing import Contender, Timing
 from tests import varlen_oracle
 from torch_topk import TopKVarlen, topk, topk_varlen
-from torch_topk._libraries import why_no_cuda
 
-CUDA_BUDGET_S, CPU_BUDGET_S = 0.2, 2.0
 OURS, DENSE, ROW, TORCH = "ours:topk_varlen", "dense", "row", "torch:masked"
 DENSE_GOAL, ROW_GOAL, ROW_GOAL_ROWS = 1.15, 1.3, 64
 ALIGNED = 8  # elements
@@ -69,7 +66,8 @@ class Point:
 
     @property
     def text(self) -> str:
-        return f"{self.rows} x {size_text(self.cols)}"
+        size = f"{self.rows} x {size_text(self.cols)}"
+        return f"{size} k {self.k} {self.pattern} {self.order} {self.dtype}"
 
     @property
     def options_text(self) -> str:
@@ -323,10 +321,6 @@ def ratio_of(one: Timing | None, other: Timing | None) -> float | None:
 # --- the report -----------------------------------------------------------------------------------
 
 
-def ours_of(record: Record) -> Record:
-    return next(c for c in record["contenders"] if c["name"] == OURS)
-
-
 def goal_text(record: Record, ratio: str) -> str:
     """A ratio, with a mark where it is more than its goal."""
     value, goal = record[ratio], record[f"goal_{ratio}"]
@@ -336,7 +330,7 @@ def goal_text(record: Record, ratio: str) -> str:
 def print_table(records: Sequence[Record]) -> None:
     rows = []
     for record in records:
-        ours = ours_of(record)
+        ours = contender_of(record, OURS)
         rows.append(
             [
                 f"{record['rows']} x {size_text(record['cols'])}",
@@ -371,81 +365,17 @@ def print_goals(records: Sequence[Record]) -> None:
             )
 
 
-def failure_of(record: Record) -> str | None:
-    ours = ours_of(record)
-    if ours["us"] is None:
-        return f"not served: {ours['reason']}"
-    return None if ours.get("verified") else f"wrong: {ours.get('problem', 'no outputs')}"
-
-
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--set", choices=SETS, default="all")
-    parser.add_argument("--device", choices=["cpu", "cuda"])
-    parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
-    parser.add_argument("--output", type=Path)
-    parser.add_argument("--plot", action="store_true", help="draw the plot as well (matplotlib)")
-    options = parser.parse_args(arguments)
-    if options.device == "cuda" and (missing := why_no_cuda()):
-        parser.error(f"--device cuda: {missing}")
-    return options
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-    kind = options.device or ("cpu" if why_no_cuda() else "cuda")
-    device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
-    todo = SETS[options.set]
-    output = options.output or environment.ROOT / "bench" / "results" / f"varlen-{kind}.jsonl"
-    out = report.JsonLines(output)
-    out.write(environment.header(device, options.commit, set=f"varlen-{options.set}", points=len(todo)))
-    records, too_large, failures = [], [], []
-    progress, start = report.Progress(len(todo)), time.monotonic()
-    for point in todo:
-        if options.time_limit and time.monotonic() - start > options.time_limit:
-            break
-        progress.show(f"{point.text} k {point.k} {point.pattern} {point.order} {point.dtype}")
-        try:
-            records.append(run(point, device, CUDA_BUDGET_S if kind == "cuda" else CPU_BUDGET_S))
-        except torch.OutOfMemoryError as error:
-            too_large.append(f"{point.text} {point.dtype}: {timing.one_line(error)}")
-        except RuntimeError as error:  # the device is lost: no point that follows could be timed
-            failures.append(f"{point.text}, k {point.k}, {point.pattern}: {timing.one_line(error)}")
-            break
-        else:
-            out.write(records[-1])
-            if failure := failure_of(records[-1]):
-                failures.append(f"{point.text}, k {point.k}, {point.pattern}: {failure}")
-        progress.advance()
-    progress.close()
-    seconds, not_run = time.monotonic() - start, len(todo) - len(records)
-    out.write(
-        {
-            "kind": "summary",
-            "points": len(records),
-            "not_run": not_run,
-            "too_large": too_large,
-            "failed": failures,
-            "seconds": seconds,
-        }
-    )
-    out.close()
+def print_report(records: Sequence[Record]) -> None:
     print_table(records)
     print()
     print_goals(records)
-    print(f"{len(records)} points in {seconds:.0f} s, {not_run} not run, written to {output}")
-    for sentence in too_large:
-        print(f"too large: {sentence}")
-    for failure in failures:
-        print(f"FAILED: {failure}")
-    if options.plot:
-        from bench import plot
 
-        plot.plot_file(output)
-    return 1 if failures else 0
+
+BENCH = Bench("varlen", __doc__, OURS, SETS, run, {"cuda": 0.2, "cpu": 2.0}, print_report, has_plot=True)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    return points.main(BENCH, arguments)
 
 
 if __name__ == "__main__":

@@ -19,10 +19,8 @@ Exit status 1 if one of ours fails. No time makes it fail.
 
 from __future__ import annotations
 
-import argparse
 import math
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,14 +30,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 from torch import Tensor
 
-from bench import environment, report, timing
+from bench import points, report, timing
 from bench.bench_topk import contender_record, floor_contender
+from bench.points import Bench, contender_of
 from bench.report import Record, number_text, size_text
 from bench.timing import Contender, Outputs
 from torch_topk import Condition, topk_where
-from torch_topk._libraries import why_no_cuda
 
-CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 3.0
 OURS = "ours:topk_where"
 
 
@@ -57,7 +54,8 @@ class Point:
 
     @property
     def text(self) -> str:
-        return f"{self.rows} x {size_text(self.cols)}"
+        size = f"{self.rows} x {size_text(self.cols)}"
+        return f"{size} k {self.k} by {self.by} {self.share} {self.dtype}"
 
 
 GOALS = [
@@ -177,7 +175,7 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
             record["peak_bytes"] = peak_bytes(contender, scores)
         if contender.name == OURS and t.outputs is not None:
             is_same = all(torch.equal(got, wanted) for got, wanted in zip(t.outputs, want, strict=True))
-            record["verified"] = is_same
+            record |= {"verified": is_same, "problem": None if is_same else "not what a stable sort gives"}
         records.append(record)
     return {
         "kind": "where",
@@ -195,14 +193,10 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
     }
 
 
-def ours_of(record: Record) -> Record:
-    return next(c for c in record["contenders"] if c["name"] == OURS)
-
-
 def print_table(records: Sequence[Record]) -> None:
     rows = []
     for record in records:
-        ours = ours_of(record)
+        ours = contender_of(record, OURS)
         rows.append(
             [
                 f"{record['rows']} x {size_text(record['cols'])}",
@@ -220,66 +214,11 @@ def print_table(records: Sequence[Record]) -> None:
     print(report.table(columns, rows))
 
 
-def failure_of(record: Record) -> str | None:
-    ours = ours_of(record)
-    if ours["us"] is None:
-        return f"not served: {ours['reason']}"
-    return None if ours.get("verified") else "not what a stable sort gives"
-
-
-def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--set", choices=SETS, default="all")
-    parser.add_argument("--device", choices=["cpu", "cuda"])
-    parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
-    parser.add_argument("--output", type=Path)
-    options = parser.parse_args(arguments)
-    if options.device == "cuda" and (missing := why_no_cuda()):
-        parser.error(f"--device cuda: {missing}")
-    return options
+BENCH = Bench("where", __doc__, OURS, SETS, run, {"cuda": 1.5, "cpu": 3.0}, print_table)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parse_arguments(arguments)
-    kind = options.device or ("cpu" if why_no_cuda() else "cuda")
-    device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device(kind)
-    todo = SETS[options.set]
-    output = options.output or environment.ROOT / "bench" / "results" / f"where-{kind}.jsonl"
-    out = report.JsonLines(output)
-    out.write(environment.header(device, options.commit, set=f"where-{options.set}", points=len(todo)))
-    records, progress, start = [], report.Progress(len(todo)), time.monotonic()
-    for point in todo:
-        if options.time_limit and time.monotonic() - start > options.time_limit:
-            break
-        progress.show(f"{point.text} k {point.k} by {point.by} {point.share} {point.dtype}")
-        records.append(run(point, device, CUDA_BUDGET_S if kind == "cuda" else CPU_BUDGET_S))
-        out.write(records[-1])
-        progress.advance()
-    progress.close()
-    failures = [
-        f"{record['rows']} x {record['cols']}, k {record['k']}, by {record['by']}: {failure}"
-        for record in records
-        if (failure := failure_of(record))
-    ]
-    seconds, not_run = time.monotonic() - start, len(todo) - len(records)
-    out.write(
-        {
-            "kind": "summary",
-            "points": len(records),
-            "not_run": not_run,
-            "failed": failures,
-            "seconds": seconds,
-        }
-    )
-    out.close()
-    print_table(records)
-    print(f"\n{len(records)} points in {seconds:.0f} s, {not_run} not run, written to {output}")
-    for failure in failures:
-        print(f"FAILED: {failure}")
-    return 1 if failures else 0
+    return points.main(BENCH, arguments)
 
 
 if __name__ == "__main__":

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 
 import pytest
 import torch
 
-from bench import bench_varlen
+from bench import bench_varlen, points
 from bench.bench_varlen import OURS, Point
 from torch_topk import topk_varlen
 
 
 @pytest.mark.parametrize("name", bench_varlen.SETS)
 def test_points_have_windows_to_compare_with_as_many_dense_elements(name):
-    points = bench_varlen.SETS[name]
-    assert len({*points}) == len(points) >= 3
-    for point in points:
+    listed = bench_varlen.SETS[name]
+    assert len({*listed}) == len(listed) >= 3
+    for point in listed:
         lengths = bench_varlen.lengths_of(point)
         assert lengths.shape == (point.rows,) and lengths.min() >= 1 and lengths.max() <= point.cols
         # Else there is no dense topk of that k to hold the goal against.
@@ -86,9 +87,9 @@ def test_rows_are_sorted_in_parts(monkeypatch):
 
 def run(monkeypatch, tmp_path, *arguments):
     # Times are not looked at.
-    monkeypatch.setattr(bench_varlen, "CPU_BUDGET_S", 0.0)
+    bench = dataclasses.replace(bench_varlen.BENCH, seconds={"cpu": 0.0})
     output = tmp_path / "varlen.jsonl"
-    status = bench_varlen.main(["--device", "cpu", "--set", "quick", "--output", str(output), *arguments])
+    status = points.main(bench, ["--device", "cpu", "--set", "quick", "--output", str(output), *arguments])
     return status, [json.loads(line) for line in output.read_text().splitlines()]
 
 
@@ -98,7 +99,7 @@ def test_a_run_writes_what_it_timed_and_checked(tmp_path, capsys, monkeypatch):
     assert [record["rows"] for record in records] == [point.rows for point in bench_varlen.QUICK]
     for record, point in zip(records, bench_varlen.QUICK, strict=True):
         times = {contender["name"]: contender["us"] for contender in record["contenders"]}
-        ours = bench_varlen.ours_of(record)
+        ours = points.contender_of(record, OURS)
         assert ours["verified"] and ours["problem"] is None
         assert math.isclose(record["x_dense"], times[OURS] / times["dense"], rel_tol=0.01)
         assert (record["x_row"] is not None) == (point.rows == 64)
@@ -117,7 +118,7 @@ def test_a_wrong_result_ends_in_exit_status_1(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(bench_varlen, "topk_varlen", wrong)
     status, (*_, summary) = run(monkeypatch, tmp_path)
     assert status == 1 and len(summary["failed"]) == len(bench_varlen.QUICK)
-    assert "FAILED: 64 x 1024, k 8, one_full: wrong: not the columns" in capsys.readouterr().out
+    assert "FAILED: 64 x 1024 k 8 one_full value float32: wrong: not the columns" in capsys.readouterr().out
 
 
 def test_a_lost_device_and_too_little_memory_are_sentences(tmp_path, capsys, monkeypatch):
@@ -130,7 +131,11 @@ def test_a_lost_device_and_too_little_memory_are_sentences(tmp_path, capsys, mon
         return status, summary, capsys.readouterr().out
 
     status, summary, printed = fail(torch.OutOfMemoryError("CUDA out of memory."))
-    assert status == 0 and summary["not_run"] == 3 and "too large: 64 x 1024 float32: CUDA out" in printed
+    assert (
+        status == 0
+        and summary["not_run"] == 3
+        and "too large: 64 x 1024 k 8 one_full value float32: CUDA out" in printed
+    )
     status, summary, printed = fail(RuntimeError("dense lost the device"))
-    assert status == 1 and "FAILED: 64 x 1024, k 8, one_full: dense lost the device" in printed
+    assert status == 1 and "FAILED: 64 x 1024 k 8 one_full value float32: dense lost the device" in printed
     assert len(summary["failed"]) == 1

@@ -12,6 +12,7 @@
 #include "binding/cuda_algorithm.h"
 #include "binding/cuda_device.h"
 #include "binding/run_plan.h"
+#include "binding/varlen.h"
 #include "cuda/baselines.h"
 #include "cuda/topk.h"
 
@@ -238,6 +239,28 @@ void read_floor(Tensor self, Tensor scratch) {
         "gputopk::_read_floor: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
 }
 
+template <Algorithm algorithm>
+void run_varlen(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like, const char* op) {
+  run_plan(cuda::make_varlen_plan(problem, device_of(like.get_device_index()), algorithm), buffers, like, op);
+}
+
+VarlenOutputs varlen_study(const Tensor& self, int64_t k, const MaybeTensor& lengths,
+                           const MaybeTensor& starts, const MaybeTensor& mask, int64_t order,
+                           int64_t algorithm) {
+  const auto run_of = [](Algorithm wanted) -> VarlenRun {
+    switch (wanted) {
+      case Algorithm::kAir: return run_varlen<Algorithm::kAir>;
+      case Algorithm::kDelegate: return run_varlen<Algorithm::kDelegate>;
+      case Algorithm::kSplitBucket: return run_varlen<Algorithm::kSplitBucket>;
+      default: return run_varlen<Algorithm::kAuto>;
+    }
+  };
+  const MaybeTensor none;
+  const VarlenArguments arguments{self, k,    lengths, starts, none,  mask, none, none, none, 1,
+                                  none, none, true,    false,  order, true, -1,   {},   {}};
+  return topk_varlen(arguments, run_of(static_cast<Algorithm>(algorithm)));
+}
+
 }  // namespace
 }  // namespace gputopk::binding
 
@@ -264,6 +287,11 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
   m.def(
       "_split_bucket(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int rule=0, int tile=0, "
       "int cutoff=0, bool task=True, bool control_flow=True) -> (Tensor values, Tensor indices)");
+  // topk_varlen by an algorithm that takes windows, where it serves: air, delegate, split_bucket; else the
+  // plan's choice, by a block a row.
+  m.def(
+      "_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? mask=None, int "
+      "order=0, int algorithm=0) -> (Tensor values, Tensor indices, Tensor counts)");
   // Any form of the plan's list, by the name that `_forms` gives it.
   m.def(
       "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
@@ -289,6 +317,7 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("_delegate", TORCH_BOX(&delegate_study));
   m.impl("_grid_select", TORCH_BOX(&grid_select_study));
   m.impl("_split_bucket", TORCH_BOX(&split_bucket_study));
+  m.impl("_varlen", TORCH_BOX(&varlen_study));
   m.impl("_form", TORCH_BOX(&form_study));
   m.impl("_per_thread_topk", TORCH_BOX(&per_thread_topk));
   m.impl("_bucket_topk", TORCH_BOX(&bucket_topk));

@@ -187,7 +187,7 @@ void fill(VarlenRequest& request, const MaybeTensor& values, const Tensor& indic
   buffers.value_stride = values ? row_stride(*values) : varlen.problem.k;
   buffers.index_stride = row_stride(indices);
   buffers.counts = static_cast<int32_t*>(counts.mutable_data_ptr());
-  run(varlen, buffers, request.input);
+  run(varlen, buffers, request.input, op);
 }
 
 }  // namespace
@@ -290,7 +290,7 @@ std::tuple<Tensor, Tensor> kth_value(const Tensor& self, const Tensor& k, const 
   buffers.input = input.const_data_ptr();
   buffers.values = values.mutable_data_ptr();
   buffers.indices = indices.mutable_data_ptr();
-  run(varlen, buffers, input);
+  run(varlen, buffers, input, kKthValue);
   return {values, indices};
 }
 

@@ -14,8 +14,10 @@ namespace gputopk::binding {
 // What gputopk::topk_varlen's errors begin with.
 inline constexpr const char* kVarlen = "gputopk::topk_varlen: ";
 
-// A device's part: fills the outputs; sees to workspace. Only for requests that are not empty.
-using VarlenRun = void (*)(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like);
+// A device's part: fills the outputs; sees to workspace. Only for requests that are not empty. `op` opens the
+// errors.
+using VarlenRun = void (*)(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like,
+                           const char* op);
 
 using MaybeTensor = std::optional<Tensor>;
 

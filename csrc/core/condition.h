@@ -28,7 +28,7 @@ constexpr int kComparisons = 8;
 
 // Keys of [least, most], or all others.
 template <class Bits>
-struct KeyRange {
+struct AcceptedKeys {
   Bits least, most;
   bool inside;
 
@@ -37,21 +37,21 @@ struct KeyRange {
 
 // `order`: of the largest. What an element's key must be where the comparison is to hold.
 template <class Bits, bool kFloating>
-GPUTOPK_HOST_DEVICE KeyRange<Bits> key_range(const KeyOrder<Bits, kFloating>& order, Comparison comparison,
-                                             Bits threshold) {
+GPUTOPK_HOST_DEVICE AcceptedKeys<Bits> accepted_keys(const KeyOrder<Bits, kFloating>& order,
+                                                     Comparison comparison, Bits threshold) {
   constexpr Bits kAll = static_cast<Bits>(~Bits{0});
   const Bits most = kFloating ? static_cast<Bits>(2 * order.max_magnitude) : kAll;  // of numbers
   const Bits key = order(threshold);
-  const KeyRange<Bits> none{1, 0, true};
+  const AcceptedKeys<Bits> none{1, 0, true};
   if (comparison == Comparison::kSameKey || comparison == Comparison::kSameMagnitude) return {key, key, true};
-  if (key > most) return comparison == Comparison::kNotEqual ? KeyRange<Bits>{0, kAll, true} : none;
+  if (key > most) return comparison == Comparison::kNotEqual ? AcceptedKeys<Bits>{0, kAll, true} : none;
   switch (comparison) {
-    case Comparison::kLess: return key > 0 ? KeyRange<Bits>{0, static_cast<Bits>(key - 1), true} : none;
+    case Comparison::kLess: return key > 0 ? AcceptedKeys<Bits>{0, static_cast<Bits>(key - 1), true} : none;
     case Comparison::kLessEqual: return {0, key, true};
     case Comparison::kEqual: return {key, key, true};
     case Comparison::kNotEqual: return {key, key, false};
     case Comparison::kGreaterEqual: return {key, most, true};
-    default: return key < most ? KeyRange<Bits>{static_cast<Bits>(key + 1), most, true} : none;
+    default: return key < most ? AcceptedKeys<Bits>{static_cast<Bits>(key + 1), most, true} : none;
   }
 }
 
@@ -63,7 +63,7 @@ struct Condition {
   DType dtype = DType::kFloat32;
   Comparison comparison = Comparison::kGreaterEqual;
 
-  // Calls visitor(order, range, elements) with the row's range of keys and its first element.
+  // Calls visitor(order, accepted, elements) with the keys that are to be accepted and its first element.
   template <class Visitor>
   GPUTOPK_HOST_DEVICE auto visit_row(int64_t row, Visitor&& visitor) const {
     const bool by_magnitude = comparison == Comparison::kSameMagnitude;
@@ -71,13 +71,13 @@ struct Condition {
       using Bits = typename decltype(order)::Bits;
       const Bits threshold = static_cast<const Bits*>(thresholds)[row * threshold_stride];
       const Bits* const elements = static_cast<const Bits*>(column) + row * row_stride;
-      return visitor(order, key_range(order, comparison, threshold), elements);
+      return visitor(order, accepted_keys(order, comparison, threshold), elements);
     });
   }
 
   GPUTOPK_HOST_DEVICE bool holds(int64_t row, int64_t col) const {
-    return visit_row(row, [col](const auto& order, const auto& range, const auto* elements) {
-      return range.has(order(elements[col]));
+    return visit_row(row, [col](const auto& order, const auto& accepted, const auto* elements) {
+      return accepted.has(order(elements[col]));
     });
   }
 };

@@ -1,4 +1,4 @@
-// How a ragged top-k's plan is run: move candidates together, select from windows, order, finish.
+// How a ragged top-k's plan is run: find candidates, select from windows, order, finish.
 #include <algorithm>
 
 #include "cuda/topk.h"
@@ -8,8 +8,9 @@
 namespace gputopk::cuda {
 namespace {
 
-// Where a ragged top-k keeps candidates that were moved together, and what is selected.
+// Where a ragged top-k keeps what it knows of candidates, and what is selected.
 struct VarlenMemory {
+  Candidates candidates;
   varlen::Moved moved;
   void* values = nullptr;
   void* positions = nullptr;
@@ -21,18 +22,20 @@ struct VarlenMemory {
     const Problem& problem = plan.problem.problem;
     const int64_t element = dtype_bytes(problem.dtype), position = plan.selection.wide_indices ? 8 : 4;
     Workspace workspace(base);
-    const auto* const tree = std::get_if<split_bucket::Tree>(&plan.config);
-    if (tree != nullptr) {
-      moved.counts = workspace.take<int64_t>(problem.rows);
-    } else if (plan.problem.filter.filters()) {
-      moved.elements = workspace.take<char>(problem.rows * problem.cols * element);
-      moved.positions = workspace.take<char>(problem.rows * problem.cols * position);
-      moved.counts = workspace.take<int64_t>(problem.rows);
+    if (plan.problem.filter.filters()) {
+      candidates.words = Candidates::words_of(problem.cols);
+      candidates.bits = workspace.take<uint32_t>(problem.rows * candidates.words);
+      candidates.counts = workspace.take<int64_t>(problem.rows);
+      if (std::holds_alternative<air::OneBlock>(plan.config)) {
+        moved.elements = workspace.take<char>(problem.rows * problem.cols * element);
+        moved.positions = workspace.take<char>(problem.rows * problem.cols * position);
+      }
     }
     values = workspace.take<char>(problem.rows * problem.k * element);
     positions = workspace.take<char>(problem.rows * problem.k * position);
     // One after the other, the selection and the step that orders work in the same memory.
-    const size_t selecting = tree != nullptr ? tree->workspace_bytes(plan.selection) : 0;
+    const size_t selecting =
+        std::visit([&](const auto& form) { return form.workspace_bytes(plan.selection); }, plan.config);
     const size_t ordering = plan.order_rows ? plan.order_rows->workspace_bytes(plan.ordering) : 0;
     steps = workspace.take<char>(static_cast<int64_t>(std::max(selecting, ordering)));
     bytes = workspace.bytes();
@@ -47,7 +50,9 @@ ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream strea
   const VarlenProblem& problem = plan.problem;
   const VarlenMemory memory(plan, buffers.workspace);
   const bool wide = plan.selection.wide_indices;
-  WindowRows rows{problem.windows, nullptr, problem.problem.row_stride, problem.kth_alone};
+  WindowRows rows{problem.windows, memory.candidates, problem.problem.row_stride};
+  rows.kth_alone = problem.kth_alone;
+  rows.any_order = problem.order == WinnerOrder::kAny;
   Buffers selection;
   selection.input = buffers.input;
   if (problem.kth_alone) {
@@ -59,25 +64,25 @@ ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream strea
   selection.indices = memory.positions;
   selection.workspace = memory.steps;
   ErrorCode error = 0;
-  if (const auto* tree = std::get_if<split_bucket::Tree>(&plan.config)) {
-    const bool any_order = problem.order == WinnerOrder::kAny;
-    const split_bucket::RaggedRows ragged{rows, problem.filter, memory.moved.counts, any_order};
-    error = tree->run_windows(plan.selection, ragged, selection, stream);
-  } else {
-    if (problem.filter.filters()) {
-      error = varlen::move_together(problem, buffers, memory.moved, wide, stream);
-      rows = {problem.windows, memory.moved.counts, problem.problem.cols};
-      selection.input = memory.moved.elements;
-    }
-    if (error == 0 && problem.problem.k > 0) {
-      error = std::get<air::OneBlock>(plan.config).run_windows(plan.selection, rows, selection, stream);
-    }
+  if (problem.filter.filters())
+    error = varlen::find_candidates(problem, memory.candidates, plan.device, stream);
+  if (error == 0 && memory.moved.elements != nullptr) {
+    error = varlen::move_together(problem, buffers, memory.candidates, memory.moved, wide, stream);
+    rows.moved = true;
+    rows.row_stride = problem.problem.cols;
+    selection.input = memory.moved.elements;
+  }
+  if (error == 0 && problem.problem.k > 0) {
+    error = std::visit(
+        [&](const auto& form) { return form.run_windows(plan.selection, rows, selection, stream); },
+        plan.config);
   }
   // To order positions alone, they are the values too.
   if (problem.order == WinnerOrder::kByIndex) selection.values = memory.positions;
   if (error == 0 && plan.order_rows) error = plan.order_rows->run(plan.ordering, selection, stream);
   if (error != 0) return error;
-  return varlen::finish(problem, buffers, memory.moved, {memory.positions, wide}, plan.device, stream);
+  return varlen::finish(problem, buffers, memory.candidates, memory.moved, {memory.positions, wide},
+                        plan.device, stream);
 }
 
 }  // namespace gputopk::cuda

@@ -7,24 +7,60 @@
 
 namespace gputopk::cuda {
 
+// Which elements of a row's window are candidates: a bit for each, from the window's start.
+struct RowCandidates {
+  const uint32_t* bits = nullptr;  // null: all are
+
+  GPUTOPK_HOST_DEVICE bool has(int64_t position) const {
+    return bits == nullptr || (bits[position / 32] >> (position % 32) & 1) != 0;
+  }
+  // Bits of the `count` positions from `first` on, all in the window: count <= 16.
+  GPUTOPK_HOST_DEVICE uint32_t of(int64_t first, int count) const {
+    const uint32_t all = (1u << count) - 1;
+    if (bits == nullptr) return all;
+    const int shift = static_cast<int>(first % 32);
+    uint32_t found = bits[first / 32] >> shift;
+    if (shift + count > 32) found |= bits[first / 32 + 1] << (32 - shift);
+    return found & all;
+  }
+};
+
+// Those of all rows, and how many there are.
+struct Candidates {
+  uint32_t* bits = nullptr;   // rows x words; null: of each window all elements
+  int64_t words = 0;          // a row
+  int64_t* counts = nullptr;  // rows
+
+  static int64_t words_of(int64_t cols) { return (cols + 31) / 32; }
+  GPUTOPK_HOST_DEVICE RowCandidates of(int64_t row) const {
+    return {bits == nullptr ? nullptr : bits + row * words};
+  }
+};
+
 // Rows whose windows lie in device memory: parts of the input's rows, or the candidates of those parts where
 // they were moved together, to the beginning of rows of their own.
 struct WindowRows {
   Windows windows;
-  const int64_t* moved = nullptr;  // how many candidates each row has; null: elements are where they were
+  Candidates candidates;
   int64_t row_stride = 0;
+  bool moved = false;
   bool kth_alone = false;  // as VarlenProblem has it
+  bool any_order = false;  // winners are by position where all candidates win; else by value
 
-  // Where the row's candidates begin, how many there are, and how many win.
+  // Where the row's elements begin, how many there are, and how many win.
   GPUTOPK_HOST_DEVICE Window of(int64_t row) const {
     Window window = windows.of(row);
     if (kth_alone) window.k = windows.kth_of(row);
-    if (moved != nullptr) {
+    const int64_t count = count_of(row, window);
+    if (moved) {
       window.start = 0;
-      window.length = moved[row];
+      window.length = count;
     }
-    if (window.k > window.length) window.k = window.length;
+    if (window.k > count) window.k = count;
     return window;
+  }
+  GPUTOPK_HOST_DEVICE int64_t count_of(int64_t row, const Window& window) const {
+    return candidates.counts == nullptr ? window.length : candidates.counts[row];
   }
 };
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import torch_topk
-from tests import inputs, oracle
+from tests import inputs, oracle, study_library  # noqa: F401 (loads _varlen)
 from tests.varlen_oracle import assert_varlen, hostile
 from torch_topk import topk_varlen
 
@@ -36,6 +36,26 @@ def test_hostile_windows(dtype, order, device):
         for k in (1, 64, 2048):
             check(tensor, k, device, order=order, largest=seed != 1, **given)
             check(tensor, k, device, order=order, row_k=hostile(rows, k, seed=seed), **given)
+
+
+@pytest.mark.parametrize("algorithm", [1, 3, 5], ids=["air", "delegate", "split_bucket"])
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64])
+def test_each_algorithm(algorithm, dtype, device):
+    """Whatever it costs: few and many rows, of which some are empty, short, or with few candidates."""
+    run = torch.ops.gputopk._varlen
+    generator = torch.Generator().manual_seed(9)
+    for turn, (rows, cols) in enumerate(((3, 300_000), (64, 50_000), (700, 6_000))):
+        family = ("normal", "ones_with_four_outliers", "increasing")[turn]
+        tensor = make(rows, cols, dtype, family)
+        given = {"lengths": hostile(rows, cols, seed=turn), "starts": hostile(rows, cols, seed=turn + 50)}
+        given["lengths"][0], given["starts"][0] = cols, 0
+        for share in (None, 0.001, 0.5):
+            if share is not None:
+                given["mask"] = torch.rand(rows, cols, generator=generator) < share
+            for order, k in enumerate((7, 100, 1000)):
+                result = run(tensor.to(device), k, order=order, algorithm=algorithm, **on(device, given))
+                name = ("any", "value", "index")[order]
+                assert_varlen([x.cpu() for x in result], tensor, k, order=name, **given)
 
 
 @ORDERS

@@ -16,10 +16,10 @@ ORDERS = ("any", "value", "index")
 
 
 def check(tensor, k, seed=1, device=DEVICE, gap=0, **options):
-    """By tiles, where those serve, and as planned, whose plan it returns."""
+    """By each algorithm, where it serves, and as planned, whose plan it returns."""
     plan = ""
-    for tiles in (True, False):
-        result, plan = emulated.library().varlen(tensor, k, device, seed, gap, tiles=tiles, **options)
+    for algorithm in emulated.VARLEN_ALGORITHMS:
+        result, plan = emulated.library().varlen(tensor, k, device, seed, gap, algorithm=algorithm, **options)
         assert_varlen(result, tensor, k, **options)
     return plan
 
@@ -66,10 +66,33 @@ def test_windows_of_several_tiles(dtype, order):
         "order": order,
     }
     for k in (1, 32, 100, 1024):
-        result, plan = emulated.library().varlen(tensor, k, DEVICE, k, tiles=True, **given)
+        result, plan = emulated.library().varlen(tensor, k, DEVICE, k, algorithm="split_bucket", **given)
         assert "tiles of" in plan
         assert_varlen(result, tensor, k, **given)
         check(tensor, k, **{**given, "mask": None})
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64])
+def test_windows_on_clusters(dtype):
+    """Some blocks of a row's cluster are needed, or all, or one; some rows have fewer candidates than there
+    is room for, others a sample that misleads, or none."""
+    device = emulated.Device(sm_count=16, cluster_blocks=4)
+    rows, cols = 6, 40_000
+    blocks = 4 if dtype.itemsize >= 4 else 2
+    lengths = torch.tensor([cols, 9_000, 3_000, 70, 0, cols - 5])
+    generator = torch.Generator().manual_seed(4)
+    for seed, family in enumerate(("normal", "ones_with_four_outliers", "increasing", "all_equal")):
+        tensor = make(rows, cols, dtype, family, seed)
+        given = {"lengths": lengths, "starts": torch.tensor([0, 3, 17, 39_950, 5, 5])}
+        for share in (None, 0.002, 0.5):
+            if share is not None:
+                given["mask"] = torch.rand(rows, cols, generator=generator) < share
+            for k in (5, 90, 600):
+                given["order"] = ORDERS[(seed + k) % len(ORDERS)]
+                run = emulated.library().varlen
+                result, plan = run(tensor, k, device, seed, algorithm="delegate", **given)
+                assert f"delegate: a cluster of {blocks} blocks" in plan
+                assert_varlen(result, tensor, k, **given)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -1,13 +1,12 @@
 // AIR top-k of rows that one block keeps in registers: one read, one launch, and winners in order.
 //
 //   1. The block loads the row. Where k is small, its elements fall into groups, one or four a thread, and
-//   the
-//      groups' maxima stand for them: the k-th best maximum is a bound that k elements reach and few others.
+//      the groups' maxima stand for them: the k-th best maximum is a bound that k elements reach and few
+//      others.
 //   2. A digit of the range that they span is counted in shared memory. The bin of the k-th best is a bound.
 //   3. Elements that reach the bound are listed. Where they are too many, step 2 repeats, with the elements
-//   of
-//      that bin, whose own range is the next digit's; where they are all equal, those of the lowest indices
-//      are listed.
+//      of that bin, whose own range is the next digit's; where they are all equal, those of the lowest
+//      indices are listed.
 //   4. A bitonic network puts the list in order, and its k best are written.
 // Elements are extended keys where a register has room for the index, so that only 4- and 8-byte rows have
 // equals at all: device/resident_row.cuh.

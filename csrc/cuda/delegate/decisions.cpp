@@ -135,7 +135,7 @@ bool FromSample::serves(const Problem& problem, const Device& device) {
   return config.rank <= config.delegates * tuning::kSampleMostRank;
 }
 
-OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
+OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool windows) {
   const int per_vector = 16 / dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
   const bool few_rows = problem.rows <= tuning::kClusterFewRows * device.sm_count;
@@ -148,8 +148,7 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
        threads <= tuning::kClusterMaxThreads && config.threads == 0; threads *= 2) {
     for (int vectors = 1; vectors <= tuning::cluster_vectors(dtype_bytes(problem.dtype)); vectors *= 2) {
       const double sample = static_cast<double>(threads) * vectors * per_vector, winners = k * sample / cols;
-      const double rank =
-          std::ceil(winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank);
+      const double rank = tuning::sample_rank(winners);
       const double candidates = rank * cols / sample;
       const double most = candidates * (1 + 1.0 / tuning::kClusterRankSlack +
                                         tuning::kClusterRoomDeviations / std::sqrt(rank));
@@ -169,7 +168,8 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device) {
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
-  const double places = tuning::kClusterReach * device.sm_count * per_sm;
+  const double reach = windows ? tuning::kClusterReachOfWindows : tuning::kClusterReach;
+  const double places = reach * device.sm_count * per_sm;
   const int most_blocks = std::min(device.cluster_blocks, tuning::kClusterMostBlocks);
   config.blocks = 1;
   while (2 * config.blocks <= most_blocks &&

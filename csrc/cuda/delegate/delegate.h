@@ -8,6 +8,7 @@
 #include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
+#include "cuda/windows.h"
 
 namespace gputopk::cuda::delegate {
 
@@ -91,12 +92,20 @@ struct OneCluster {
   int prefetched_tiles;  // into L2, by a block, while the bound is found
 
   static bool serves(const Problem& problem, const Device& device);
-  static OneCluster plan(const Problem& problem, const Device& device);
+  static OneCluster plan(const Problem& problem, const Device& device) {
+    return plan(problem, device, false);
+  }
+  // `windows`: rows are windows of no more than problem.cols, as far as is known.
+  static OneCluster plan(const Problem& problem, const Device& device, bool windows);
   Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return true; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+  // Windows of fewer than 2^32 elements. Dense outputs of problem.k places a row: the winners by position in
+  // the window, in order, behind them entries that are worse than any other, at positions beyond all columns.
+  ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
+                        Stream stream) const;
 };
 
 }  // namespace gputopk::cuda::delegate

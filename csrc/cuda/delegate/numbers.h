@@ -1,7 +1,10 @@
 // Numbers of delegate. Each with its reason, measured on one NVIDIA H200.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
+
+#include "core/key_order.h"  // GPUTOPK_HOST_DEVICE
 
 namespace gputopk::cuda::tuning {
 
@@ -47,6 +50,11 @@ inline constexpr int kSampleMostDelegates = 4096;
 // then read twice more.
 inline constexpr double kSampleDeviations = 4.5;
 inline constexpr double kSampleExtraRank = 4;
+template <class Real>
+GPUTOPK_HOST_DEVICE Real sample_rank(Real winners) {
+  return ceil(winners + static_cast<Real>(kSampleDeviations) * sqrt(winners) +
+              static_cast<Real>(kSampleExtraRank));
+}
 // Tiles of 32 KB (1-byte dtypes: 16) that each block fetches into L2 while the bound is found: 4.7 TB/s for
 // some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
@@ -71,6 +79,8 @@ inline constexpr int64_t kClusterMaxCols = 1 << 24;
 // least.
 inline constexpr int kClusterMostBlocks = 16;
 inline constexpr double kClusterReach = 0.91;
+// Windows may be unequal: so many more blocks for a long one, which end at once where it is short.
+inline constexpr double kClusterReachOfWindows = 2 * kClusterReach;
 // Threads: 64 registers each leave room for 1024 an SM, and for 12 entries each that a block puts in order.
 // Small blocks, of which some read while others look for a bound or put winners in order; larger ones where
 // an SM has but so many rows, or less, so that each is done soonest.

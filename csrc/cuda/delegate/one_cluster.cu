@@ -13,6 +13,11 @@
 // known by counting, the bound is found by AIR's digits from the row itself, and step 2 repeated. So the
 // result is exact for every row.
 //
+// Rows are a rectangle's, or windows: then the blocks find a row's length, candidates and k on the device,
+// and from these how many of them are needed and what to ask of the sample. A row of no more candidates than
+// there is room for is listed whole, and a row too short for a sample has its bound found from the row
+// itself.
+//
 // It loses to the forms in registers where rows are short, and to from_sample.cu where a row is too long for
 // the SMs of one cluster.
 
@@ -46,20 +51,83 @@ using Index = uint32_t;
 // Vectors that lie side by side in a sector of 32 bytes, which memory reads whole.
 constexpr int kSectorVectors = 2;
 
+// A row as its blocks see it.
 template <class Bits>
-struct Params {
-  const Bits* input;
-  int64_t row_stride;
+struct Row {
+  const Bits* begin;
   int64_t cols;
-  int64_t part_cols;  // of the row, a block's
+  int64_t part_cols;  // a block's
   int k;
-  int blocks;     // of a row
-  int vectors;    // of the sample, a thread's
+  int blocks;     // that share it
+  int vectors;    // of the sample, a thread's; 0: there is none
   Strata strata;  // one sector of each
   int rank;
+  int index_bits;
+};
+
+struct AllCandidates {
+  static constexpr bool kFilters = false;
+  __device__ constexpr bool has(int64_t) const { return true; }
+};
+struct SomeCandidates : RowCandidates {
+  static constexpr bool kFilters = true;
+};
+
+// All rows are alike, and all elements candidates.
+template <class Bits>
+struct Rectangle {
+  static constexpr bool kWindows = false;
+  using Filter = AllCandidates;
+  Row<Bits> row;  // the first
+  int64_t row_stride;
+
+  __device__ Row<Bits> of(int64_t number) const {
+    Row<Bits> own = row;
+    own.begin += number * row_stride;
+    return own;
+  }
+};
+
+template <class Bits>
+struct Ragged {
+  static constexpr bool kWindows = true;
+  using Filter = SomeCandidates;
+  WindowRows rows;
+  const Bits* input;
+  int blocks;   // of a row's cluster
+  int vectors;  // that a thread's sample has at most
+
+  __device__ Row<Bits> of(int64_t number) const {
+    const Window window = rows.of(number);
+    Row<Bits> row{};
+    row.begin = input + number * rows.row_stride + window.start;
+    row.cols = window.length;
+    row.k = static_cast<int>(window.k);
+    const int64_t tile = int64_t{blockDim.x} * kUnroll<Bits> * kPerVector<Bits>;
+    row.blocks = static_cast<int>(max(int64_t{1}, min(int64_t{blocks}, (row.cols + tile - 1) / tile)));
+    row.part_cols = part_of_cluster(row.cols, row.blocks, sizeof(Bits));
+    row.index_bits = row.cols > 1 ? bits_of(static_cast<Index>(row.cols - 1)) : 0;
+    // As many sectors as strata, wherever the row begins.
+    const int64_t threads = blockDim.x;
+    row.vectors = vectors;
+    while ((threads * row.vectors + 1) * kPerVector<Bits> > row.cols && row.vectors > 0) row.vectors /= 2;
+    if (row.vectors == 0) return row;
+    row.strata = Strata::of((row.cols / kPerVector<Bits> - 1) / kSectorVectors,
+                            threads * row.vectors / kSectorVectors);
+    const float sample = static_cast<float>(threads * row.vectors * kPerVector<Bits>);
+    const float winners = static_cast<float>(row.k) * sample / static_cast<float>(row.cols);
+    row.rank = static_cast<int>(tuning::sample_rank(winners));
+    if (row.rank > threads) row.vectors = 0;
+    return row;
+  }
+};
+
+template <class Bits, class Rows>
+struct Params {
+  Rows rows;
+  int64_t places;        // of a row in the outputs
   int room;              // candidates
   int prefetched_tiles;  // while the bound is found
-  int index_bits;
   WinnerWriter<Bits> output;
 };
 
@@ -74,68 +142,83 @@ struct Shared {
   TargetDigit<uint32_t> target;
   TargetDigitScratch<uint32_t> search;
   BlockScratch<Word, Index> sort;
-  uint32_t listed;  // by this block, or so many would be if there were room
+  uint32_t listed;   // by this block, or so many would be if there were room
+  uint32_t sampled;  // candidates
 };
 
-// A row as one of its blocks sees it.
+// What one of a row's blocks reads.
 template <class Bits>
 struct Part {
   const Bits* begin;
   int64_t cols;
-  Index reversed;  // of its first element
+  int64_t first;   // its first element's index
+  Index reversed;  // and the same reversed
 };
 
-// Step 1. The same in all blocks of the row.
-template <class Order, class Bits = typename Order::Bits>
-__device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& params, const Bits* input,
-                                                          const Part<Bits>& part, const Order& order,
-                                                          uint32_t* histogram, Shared<Bits>& shared) {
+// Step 1. The same in all blocks of the row. False: the sample has fewer candidates than the rank.
+template <class Order, class Filter, class Bits = typename Order::Bits>
+__device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const Part<Bits>& part,
+                                                     const Order& order, const Filter& filter,
+                                                     int prefetched_tiles, uint32_t* histogram,
+                                                     Shared<Bits>& shared, Extended<Bits>& bound) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kElements = kPerVector<Bits>, kVectors = tuning::cluster_vectors(sizeof(Bits));
   constexpr int kBins = 1 << tuning::kClusterSampleDigitBits;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const Index last_index = static_cast<Index>(params.cols - 1);
-  const RowShape<Bits> shape(input, params.cols);
+  const Index last_index = static_cast<Index>(row.cols - 1);
+  const RowShape<Bits> shape(row.begin, row.cols);
   Vector<Bits> sampled[kVectors];
   Index first[kVectors];
+  uint32_t candidates = 0;  // a bit for each element
+  static_assert(kVectors * kElements <= 32);
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
-    if (v >= params.vectors) continue;
+    if (v >= row.vectors) continue;
     const uint32_t number = static_cast<uint32_t>(v * threads + thread);
-    const Index sector = static_cast<Index>(params.strata.entry_of(number / kSectorVectors));
+    const Index sector = static_cast<Index>(row.strata.entry_of(number / kSectorVectors));
     first[v] = shape.head + (sector * kSectorVectors + number % kSectorVectors) * kElements;
-    sampled[v] = load_vector<Reading::kAgain>(input + first[v]);
+    sampled[v] = load_vector<Reading::kAgain>(row.begin + first[v]);
+    if constexpr (Filter::kFilters) candidates |= filter.of(first[v], kElements) << (v * kElements);
   }
   const auto each = [&](auto&& visit) {
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
-      if (v >= params.vectors) continue;
+      if (v >= row.vectors) continue;
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
+        if (Filter::kFilters && (candidates >> (v * kElements + e) & 1) == 0) continue;
         visit(Extended<Bits>{order(sampled[v][e]), last_index - first[v] - e});
       }
     }
   };
-  if (thread == 0) shared.range.reset();
+  if (thread == 0) {
+    shared.range.reset();
+    shared.sampled = 0;
+  }
   clear_histogram(histogram, kBins);
   __syncthreads();  // the range is reset, and no bin is yet to be cleared
 
   // As many elements as threads, rank <= threads, are no less than the least of the threads' best: what is
-  // less than that cannot be the bound.
+  // less than that cannot be the bound. (A thread without candidates has the least key of all as its best.)
   Word best = 0;
   each([&](const Extended<Bits>& x) { best = max(best, x.key); });
   SeenKeys<Word> seen;
   seen.see(best);
   shared.range.add(seen);
+  if constexpr (Filter::kFilters) {
+    const unsigned own = __reduce_add_sync(~0u, static_cast<unsigned>(__popc(candidates)));
+    if (thread % 32 == 0) atomicAdd(&shared.sampled, own);
+  }
   __syncthreads();  // all warps have added
   // The memory is idle from here on. Earlier, the sample would wait for all this.
-  prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, params.prefetched_tiles);
+  prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, prefetched_tiles);
+  if (Filter::kFilters && shared.sampled < static_cast<uint32_t>(row.rank)) return false;
   auto selection = Selection<Word, Index>::whole_row(
-      static_cast<uint64_t>(params.rank), static_cast<uint64_t>(threads) * params.vectors * kElements);
+      static_cast<uint64_t>(row.rank), static_cast<uint64_t>(threads) * row.vectors * kElements);
   selection.low.key = static_cast<Word>(shared.range.least);
   const int key_bits = bits_of(static_cast<Word>(shared.range.greatest - shared.range.least));
   for (int pass = 1;; ++pass) {
-    const Digit digit = digit_of_pass(pass, tuning::kClusterSampleDigitBits, key_bits, params.index_bits);
+    const Digit digit = digit_of_pass(pass, tuning::kClusterSampleDigitBits, key_bits, row.index_bits);
     each([&](const Extended<Bits>& x) {
       if (x < selection.low || selection.split < x) return;
       atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
@@ -150,25 +233,25 @@ __device__ __forceinline__ Extended<Bits> bound_of_sample(const Params<Bits>& pa
     const TargetDigit<uint32_t> target = shared.target;
     selection.narrow(digit, target.digit, target.above, target.count);
     if (selection.candidates - selection.owed <=
-        static_cast<uint64_t>(params.rank / tuning::kClusterRankSlack)) {
-      return selection.low;
+        static_cast<uint64_t>(row.rank / tuning::kClusterRankSlack)) {
+      bound = selection.low;
+      return true;
     }
     clear_histogram(histogram, kBins);
     __syncthreads();  // no thread counts into bins that another has yet to clear
   }
 }
 
-// Step 2: lists the part's elements that reach the bound, as far as there is room. shared.listed, which was
+// Step 2: lists the part's candidates that reach the bound, as far as there is room. shared.listed, which was
 // zero, is how many do.
-template <class Order, class Bits = typename Order::Bits>
+template <class Order, class Filter, class Bits = typename Order::Bits>
 __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended<Bits>& bound,
-                                          const Order& order, Index last_index, uint32_t room,
+                                          const Order& order, const Filter& candidates, uint32_t room,
                                           const BlockMemory<Bits, Index>& memory, uint32_t& listed) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // Where the bound's own element is, counted from the part's first: elements of its key reach it up to
   // there.
   const int64_t bound_at = static_cast<int64_t>(part.reversed) - static_cast<int64_t>(bound.reversed);
-  const Index first_index = last_index - part.reversed;
   BoundFilter<Order> filter(order);
   scan_tiles<Reading::kOnce, BlockTeam, /*kEnds=*/true>(
       part.begin, part.cols, /*part=*/0, /*parts=*/1, AllTiles{},
@@ -184,6 +267,12 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
             if (behind && order(element_of(loaded, at)) == bound.key) chosen &= ~(1u << at);
           }
         }
+        if constexpr (Filter::kFilters) {
+          for (uint32_t left = chosen; left != 0; left &= left - 1) {
+            const int at = __ffs(static_cast<int>(left)) - 1;
+            if (!candidates.has(part.first + index_of<Bits>(begin, distance, at))) chosen &= ~(1u << at);
+          }
+        }
         const uint32_t own = __popc(chosen);
         uint32_t so_far = own;
 #pragma unroll
@@ -197,48 +286,50 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
         for (; chosen != 0 && place < room; chosen &= chosen - 1, ++place) {
           const int at = __ffs(static_cast<int>(chosen)) - 1;
           memory.values[place] = element_of(loaded, at);
-          memory.indices[place] = first_index + static_cast<Index>(index_of<Bits>(begin, distance, at));
+          memory.indices[place] = static_cast<Index>(part.first + index_of<Bits>(begin, distance, at));
         }
       },
       [&](int64_t first) { filter.raise(bound.key, first > bound_at); });
 }
 
-// Where a sample misled: a bound that k of the row's elements reach, and no more than there is room for. The
-// same in all blocks of the row.
-template <class Order, class Bits = typename Order::Bits>
-__device__ __noinline__ Extended<Bits> bound_of_row(const Params<Bits>& params, Part<Bits> part, Order order,
+// Where a sample misled: a bound that k of the row's `count` candidates reach, and no more than there is room
+// for. The same in all blocks of the row.
+template <class Order, class Filter, class Bits = typename Order::Bits>
+__device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> part, Order order,
+                                                    Filter candidates, int64_t count, int room,
                                                     uint32_t* counters, Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kBits = tuning::kClusterDigitBits;
   uint32_t* const own = counters;
   uint32_t* const sums = own + (1 << kBits);
   auto selection =
-      Selection<Word, Index>::whole_row(static_cast<uint64_t>(params.k), static_cast<uint64_t>(params.cols));
-  Digit digit = digit_of_pass(1, kBits, Order::kBits, params.index_bits);
+      Selection<Word, Index>::whole_row(static_cast<uint64_t>(row.k), static_cast<uint64_t>(count));
+  const auto has = [&](int64_t number) { return candidates.has(part.first + number); };
+  Digit digit = digit_of_pass(1, kBits, Order::kBits, row.index_bits);
   for (bool first = true;; first = false) {
     const int bins = 1 << digit.width();
     clear_histogram(own, bins);
     __syncthreads();  // no thread counts into bins that another has yet to clear
     SeesNothing nothing;
     if (first) {
-      count_first_digit(order, part.begin, part.cols, part.reversed, digit, own, nothing);
+      count_first_digit(order, part.begin, part.cols, part.reversed, digit, own, nothing, has);
     } else {
-      count_next_digit(order, part.begin, part.cols, part.reversed, selection, digit, own, nothing);
+      count_next_digit(order, part.begin, part.cols, part.reversed, selection, digit, own, nothing, has);
     }
     Cluster::arrive();
     Cluster::wait();  // all blocks have counted
     for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += static_cast<int>(blockDim.x)) {
       uint32_t sum = 0;
-      for (int block = 0; block < params.blocks; ++block) sum += Cluster::of_block(own, block)[bin];
+      for (int block = 0; block < row.blocks; ++block) sum += Cluster::of_block(own, block)[bin];
       sums[bin] = sum;
     }
     Cluster::arrive();
     Cluster::wait();  // all have added up
     const TargetDigit<uint32_t> target = find_target_digit(sums, bins, selection.owed, shared.search);
     selection.narrow(digit, target.digit, target.above, target.count);
-    const uint64_t reaching = static_cast<uint64_t>(params.k) - selection.owed + selection.candidates;
-    if (reaching <= static_cast<uint64_t>(params.room)) return selection.low;
-    digit = next_digit(selection, digit, kBits, params.index_bits);
+    const uint64_t reaching = static_cast<uint64_t>(row.k) - selection.owed + selection.candidates;
+    if (reaching <= static_cast<uint64_t>(room)) return selection.low;
+    digit = next_digit(selection, digit, kBits, row.index_bits);
   }
 }
 
@@ -248,31 +339,74 @@ struct Listed {
   uint32_t before;
 };
 
+// What a window's row needs no selection for: padding, and rows of which all is wanted in any order. True if
+// that is all.
+template <class Order, class Bits = typename Order::Bits>
+__device__ bool write_unselected(const WindowRows& rows, const Row<Bits>& row, const Part<Bits>& part,
+                                 int64_t count, const Order& order, int64_t places,
+                                 const WinnerWriter<Bits>& output) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  // No two padding entries are equal: each has a place in an order.
+  if (part.first == 0) {
+    for (int64_t i = row.k + thread; i < places; i += threads) {
+      output.write(i, order.worst(), rows.windows.cols + i);
+    }
+  }
+  const bool takes_all = rows.any_order && row.k == row.cols && count == row.cols;
+  if (row.k > 0 && !takes_all) return false;
+  for (int64_t i = thread; row.k > 0 && i < part.cols; i += threads) {
+    output.write(part.first + i, part.begin[i], part.first + i);
+  }
+  return true;
+}
+
 // A block puts at most kItems entries a thread in order: few of them are less code, and what a block runs but
 // once waits for its code.
-template <class Order, int kItems>
+template <class Order, class Rows, int kItems>
 __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
-    select_row(const __grid_constant__ Params<typename Order::Bits> params, Order order) {
+    select_row(const __grid_constant__ Params<typename Order::Bits, Rows> params, Order order,
+               int cluster_blocks) {
   using Bits = typename Order::Bits;
   __shared__ Shared<Bits> shared;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int blocks = params.blocks;
-  const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks));
-  const int64_t row = blockIdx.x / static_cast<unsigned>(blocks);
-  const Bits* const input = params.input + row * params.row_stride;
-  const Index last_index = static_cast<Index>(params.cols - 1);
-  const int64_t first = min(number * params.part_cols, params.cols);
-  const Part<Bits> part{input + first, min(params.part_cols, params.cols - first),
-                        last_index - static_cast<Index>(first)};
+  const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
+  const int64_t row_number = blockIdx.x / static_cast<unsigned>(cluster_blocks);
+  const Row<Bits> row = params.rows.of(row_number);
+  const int blocks = row.blocks;
+  if (number >= blocks) return;  // barriers of a cluster are of those that are left
+  const int64_t first = min(number * row.part_cols, row.cols);
+  const Part<Bits> part{row.begin + first, min(row.part_cols, row.cols - first), first,
+                        static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
+  const WinnerWriter<Bits> output = params.output.row(row_number, params.places);
+  const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
 
-  Extended<Bits> bound = bound_of_sample(params, input, part, order, memory.counters, shared);
+  // By position where all candidates win, and any order will do.
+  bool by_position = false;
+  int64_t count = row.cols;
+  typename Rows::Filter candidates{};
+  Extended<Bits> bound{};  // that all elements reach
+  if constexpr (Rows::kWindows) {
+    const WindowRows& rows = params.rows.rows;
+    candidates = {rows.candidates.of(row_number)};
+    count = rows.count_of(row_number, {0, row.cols, row.k});
+    if (write_unselected(rows, row, part, count, order, params.places, output)) return;
+    by_position = rows.any_order && row.k == count;
+  }
+  const bool lists_all = Rows::kWindows && static_cast<uint64_t>(count) <= room;
+  const bool has_bound =
+      lists_all ||
+      (row.vectors > 0 && find_bound_of_sample(row, part, order, candidates, params.prefetched_tiles,
+                                               memory.counters, shared, bound));
+  if (Rows::kWindows && !has_bound) {
+    bound = bound_of_row(row, part, order, candidates, count, params.room, memory.counters, shared);
+  }
   Listed listed{};
   for (;;) {
     __syncthreads();  // nothing of the list's memory is in use
     if (thread == 0) shared.listed = 0;
     __syncthreads();  // the count is zero
-    list_part(part, bound, order, last_index, static_cast<uint32_t>(params.room), memory, shared.listed);
+    list_part(part, bound, order, candidates, static_cast<uint32_t>(params.room), memory, shared.listed);
     listed = {};
     if (blocks == 1) {
       __syncthreads();  // the list is whole
@@ -281,19 +415,17 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       Cluster::arrive();
       Cluster::wait();  // all lists are whole
       for (int block = 0; block < blocks; ++block) {
-        const uint32_t count = *Cluster::of_block(&shared.listed, block);
-        listed.all += count;
-        if (block < number) listed.before += count;
+        const uint32_t of_block = *Cluster::of_block(&shared.listed, block);
+        listed.all += of_block;
+        if (block < number) listed.before += of_block;
       }
     }
-    if (listed.all >= static_cast<uint64_t>(params.k) && listed.all <= static_cast<uint64_t>(params.room)) {
-      break;
-    }
+    if (listed.all >= k && listed.all <= room) break;
     if (blocks > 1) {
       Cluster::arrive();
       Cluster::wait();  // all know it, before a count is reset
     }
-    bound = bound_of_row(params, part, order, memory.counters, shared);
+    bound = bound_of_row(row, part, order, candidates, count, params.room, memory.counters, shared);
   }
 
   // Step 3.
@@ -311,37 +443,26 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     Cluster::wait();  // the first block has all, and needs no other's memory any more
     if (number > 0) return;
   }
-  const WinnerWriter<Bits> output = params.output.row(row, params.k);
   sort_in_block<kItems>(
       static_cast<int>(listed.all), order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
-        bits = memory.values[i];
+        bits = by_position ? Bits{} : memory.values[i];  // equals go by index
         index = memory.indices[i];
       },
       [&](int rank, Bits bits, Index index) {
-        if (rank < params.k) output.write(rank, bits, index);
+        if (rank < row.k) output.write(rank, by_position ? row.begin[index] : bits, index);
       });
 }
 
-template <int kItems, class Order>
-ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers& buffers, Order order,
-                 Stream stream) {
+template <int kItems, class Order, class Rows>
+ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers& buffers, const Rows& rows,
+                 Order order, Stream stream) {
   using Bits = typename Order::Bits;
-  Params<Bits> params{};
-  params.input = static_cast<const Bits*>(buffers.input);
-  params.row_stride = problem.row_stride;
-  params.cols = problem.cols;
-  params.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
-  params.k = static_cast<int>(problem.k);
-  params.blocks = config.blocks;
-  params.vectors = config.vectors;
-  // Wherever a row begins.
-  params.strata = Strata::of((problem.cols / kPerVector<Bits> - 1) / kSectorVectors,
-                             int64_t{config.threads} * config.vectors / kSectorVectors);
-  params.rank = config.rank;
+  Params<Bits, Rows> params{};
+  params.rows = rows;
+  params.places = problem.k;
   params.room = config.room;
   params.prefetched_tiles = config.prefetched_tiles;
-  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;
@@ -350,29 +471,60 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   const unsigned threads = static_cast<unsigned>(config.threads);
   const size_t shared_bytes =
       static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
+  const auto kernel = select_row<Order, Rows, kItems>;
   static std::atomic<uint64_t> allowed, allowed_clusters;
-  cudaError_t error = allow_shared_memory(select_row<Order, kItems>, shared_bytes, allowed);
+  cudaError_t error = allow_shared_memory(kernel, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
   if (config.blocks == 1) {
-    return launch_kernel(/*ahead=*/false, select_row<Order, kItems>, blocks, threads, shared_bytes, stream,
-                         params, order);
+    return launch_kernel(/*ahead=*/false, kernel, blocks, threads, shared_bytes, stream, params, order, 1);
   }
-  error = allow_large_clusters(select_row<Order, kItems>, allowed_clusters);
+  error = allow_large_clusters(kernel, allowed_clusters);
   if (error != cudaSuccess) return error;
-  return launch_clusters(static_cast<unsigned>(config.blocks), select_row<Order, kItems>, blocks, threads,
-                         shared_bytes, stream, params, order);
+  return launch_clusters(static_cast<unsigned>(config.blocks), kernel, blocks, threads, shared_bytes, stream,
+                         params, order, config.blocks);
+}
+
+// rows_of(config, order): the rows as kernels take them.
+template <class RowsOf>
+ErrorCode run_with(const OneCluster& config, const Problem& problem, const Buffers& buffers, Stream stream,
+                   RowsOf&& rows_of) {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    return launch_with_room(config, [&](const OneCluster& fitting) {
+      constexpr int kFew = tuning::kClusterFewItems;
+      const auto rows = rows_of(fitting, order);
+      return fitting.room <= kFew * fitting.threads
+                 ? launch<kFew>(fitting, problem, buffers, rows, order, stream)
+                 : launch<tuning::kClusterItems>(fitting, problem, buffers, rows, order, stream);
+    });
+  });
 }
 
 }  // namespace
 
 ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
-    return launch_with_room(*this, [&](const OneCluster& config) {
-      constexpr int kFew = tuning::kClusterFewItems;
-      return config.room <= kFew * config.threads
-                 ? launch<kFew>(config, problem, buffers, order, stream)
-                 : launch<tuning::kClusterItems>(config, problem, buffers, order, stream);
-    });
+  return run_with(*this, problem, buffers, stream, [&](const OneCluster& config, auto order) {
+    using Bits = typename decltype(order)::Bits;
+    Row<Bits> row{};
+    row.begin = static_cast<const Bits*>(buffers.input);
+    row.cols = problem.cols;
+    row.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
+    row.k = static_cast<int>(problem.k);
+    row.blocks = config.blocks;
+    row.vectors = config.vectors;
+    // Wherever a row begins.
+    row.strata = Strata::of((problem.cols / kPerVector<Bits> - 1) / kSectorVectors,
+                            int64_t{config.threads} * config.vectors / kSectorVectors);
+    row.rank = config.rank;
+    row.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+    return Rectangle<Bits>{row, problem.row_stride};
+  });
+}
+
+ErrorCode OneCluster::run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
+                                  Stream stream) const {
+  return run_with(*this, problem, buffers, stream, [&](const OneCluster& config, auto order) {
+    using Bits = typename decltype(order)::Bits;
+    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), config.blocks, config.vectors};
   });
 }
 

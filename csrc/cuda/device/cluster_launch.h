@@ -5,12 +5,13 @@
 
 #include <cstdint>
 
+#include "core/key_order.h"  // GPUTOPK_HOST_DEVICE
 #include "cuda/stream.h"
 
 namespace gputopk::cuda {
 
 // Elements of a row's part, one of `blocks`: whole lines of memory.
-inline int64_t part_of_cluster(int64_t cols, int blocks, int element_bytes) {
+GPUTOPK_HOST_DEVICE int64_t part_of_cluster(int64_t cols, int blocks, int element_bytes) {
   const int64_t line = 128 / element_bytes;
   return (cols + blocks * line - 1) / (blocks * line) * line;
 }

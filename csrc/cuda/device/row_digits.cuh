@@ -11,10 +11,16 @@
 
 namespace gputopk::cuda {
 
-// The first digit of every element, which `seen` sees too.
-template <class Order, class Index, class Seen>
+// `has` of all elements.
+struct HasAll {
+  __device__ constexpr bool operator()(int64_t) const { return true; }
+};
+
+// The first digit of every element, which `seen` sees too, of those that has(number in the part) says.
+template <class Order, class Index, class Seen, class Has = HasAll>
 __device__ void count_first_digit(const Order& order, const typename Order::Bits* part, int64_t cols,
-                                  Index reversed, const Digit& digit, uint32_t* histogram, Seen& seen) {
+                                  Index reversed, const Digit& digit, uint32_t* histogram, Seen& seen,
+                                  const Has& has = {}) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   visit_row<Reading::kAgain>(
@@ -23,6 +29,7 @@ __device__ void count_first_digit(const Order& order, const typename Order::Bits
         if (!valid) return 0;
 #pragma unroll
         for (int i = 0; i < elements.kElements; ++i) {
+          if (!has(index + i)) continue;
           const Word key = order(elements[i]);
           seen.see(key);
           if constexpr (sizeof(Bits) == 1) {
@@ -36,11 +43,11 @@ __device__ void count_first_digit(const Order& order, const typename Order::Bits
       [](Bits, int64_t, bool) {});
 }
 
-// The next digit of the selection's candidates, which `seen` sees too.
-template <class Order, class Word, class Index, class Seen>
+// The next digit of the selection's candidates, likewise.
+template <class Order, class Word, class Index, class Seen, class Has = HasAll>
 __device__ void count_next_digit(const Order& order, const typename Order::Bits* part, int64_t cols,
                                  Index reversed, const Selection<Word, Index>& selection, const Digit& digit,
-                                 uint32_t* histogram, Seen& seen) {
+                                 uint32_t* histogram, Seen& seen, const Has& has = {}) {
   using Bits = typename Order::Bits;
   using Extended = ExtendedKey<Word, Index>;
   const Word span = selection.split.key - selection.low.key;
@@ -53,7 +60,7 @@ __device__ void count_next_digit(const Order& order, const typename Order::Bits*
           if (!valid || distance > span) continue;
           const Index own = reversed - static_cast<Index>(index) - i;
           const Extended x{static_cast<Word>(selection.low.key + distance), own};
-          if (x < selection.low || selection.split < x) continue;
+          if (x < selection.low || selection.split < x || !has(index + i)) continue;
           seen.see(x.key);
           atomicAdd(histogram + digit.of(distance, own - selection.low.reversed), 1u);
         }

@@ -120,10 +120,6 @@ Problem varlen_selection(const VarlenProblem& varlen, int64_t cols) {
   return selection;
 }
 
-Problem varlen_expected(const VarlenProblem& varlen) {
-  return varlen_selection(varlen, std::max<int64_t>(varlen.max_length, 1));
-}
-
 VarlenPlan varlen_plan_of(const VarlenProblem& varlen, const Device& device, const VarlenConfig& config,
                           bool in_order) {
   VarlenPlan plan{varlen, device, varlen_selection(varlen, varlen.problem.cols), config, {}, std::nullopt};
@@ -142,25 +138,31 @@ VarlenPlan varlen_plan_of(const VarlenProblem& varlen, const Device& device, con
 
 }  // namespace
 
-std::optional<VarlenPlan> varlen_plan_of_tiles(const VarlenProblem& varlen, const Device& device) {
+VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, Algorithm algorithm) {
   const Problem selection = varlen_selection(varlen, varlen.problem.cols);
-  const bool serves = !varlen.kth_alone && selection.k > 0 && selection.cols > 0 &&
-                      split_bucket::Tree::serves(selection, device);
-  if (!serves) return std::nullopt;
-  return varlen_plan_of(varlen, device, split_bucket::Tree::plan(selection, device), /*in_order=*/true);
-}
-
-VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device) {
-  const Problem expected = varlen_expected(varlen);
+  const Problem expected = varlen_selection(varlen, std::max<int64_t>(varlen.max_length, 1));
   const auto block = air::OneBlock::plan(expected, device);
-  if (const auto tiles = varlen_plan_of_tiles(varlen, device)) {
-    // A block that moves candidates together before reads as much as one that selects from them. Tiles are
-    // those of whole rows, however short the windows are said to be.
-    const double of_block = microseconds_of(block, expected, device) * (varlen.filter.filters() ? 2 : 1);
-    const auto& tree = std::get<split_bucket::Tree>(tiles->config);
-    if (microseconds_of(tree, tiles->selection, device) < of_block) return *tiles;
+  VarlenConfig best = block;
+  bool in_order = block.lists_winners;
+  // A block that moves candidates together before reads as much as one that selects from them.
+  double least = microseconds_of(block, expected, device) * (varlen.filter.filters() ? 2 : 1);
+  const auto offer = [&](const auto& config, const Problem& problem) {
+    if (algorithm != Algorithm::kAuto && algorithm != config.kAlgorithm) return;
+    const double us = microseconds_of(config, problem, device);
+    if (algorithm == Algorithm::kAuto && !(us < least)) return;
+    best = config;
+    in_order = true;
+    least = us;
+  };
+  const bool selects = !varlen.kth_alone && selection.k > 0 && selection.cols > 0;
+  if (selects && delegate::OneCluster::serves(expected, device)) {
+    offer(delegate::OneCluster::plan(expected, device, /*windows=*/true), expected);
   }
-  return varlen_plan_of(varlen, device, block, block.lists_winners);
+  // Tiles are those of whole rows, however short the windows are said to be.
+  if (selects && split_bucket::Tree::serves(selection, device)) {
+    offer(split_bucket::Tree::plan(selection, device), selection);
+  }
+  return varlen_plan_of(varlen, device, best, in_order);
 }
 
 void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
@@ -168,19 +170,13 @@ void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
   char order[100] = "no further step";
   if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
   char form[200] = "";
-  if (const auto* tree = std::get_if<split_bucket::Tree>(&plan.config)) {
-    tree->describe(plan.selection, form, sizeof(form));
-  } else {
-    const auto& block = std::get<air::OneBlock>(plan.config);
-    std::snprintf(form, sizeof(form), "%sone block of %d threads a row, digits of %d bits",
-                  plan.problem.filter.filters() ? "candidates moved together, " : "", block.threads,
-                  block.digit_bits);
-  }
+  std::visit([&](const auto& config) { config.describe(plan.selection, form, sizeof(form)); }, plan.config);
+  const bool moves = plan.problem.filter.filters() && std::holds_alternative<air::OneBlock>(plan.config);
   std::snprintf(text, text_bytes,
-                "varlen: %s; %s; %lld rows x %lld cols, max_length %lld, k %lld, %s; %d SMs", form, order,
-                static_cast<long long>(problem.rows), static_cast<long long>(problem.cols),
-                static_cast<long long>(plan.problem.max_length), static_cast<long long>(problem.k),
-                dtype_name(problem.dtype), plan.device.sm_count);
+                "varlen: %s%s; %s; %lld rows x %lld cols, max_length %lld, k %lld, %s; %d SMs", form,
+                moves ? ", candidates moved together" : "", order, static_cast<long long>(problem.rows),
+                static_cast<long long>(problem.cols), static_cast<long long>(plan.problem.max_length),
+                static_cast<long long>(problem.k), dtype_name(problem.dtype), plan.device.sm_count);
 }
 
 void describe(const RerankPlan& plan, char* text, size_t text_bytes) {

@@ -88,9 +88,9 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
 // "sparsify: ..."
 void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);
 
-// The forms that take windows: a block a row, or tiles of rows, whatever the windows hold. So a plan is good
-// for any starts, lengths and k on the device.
-using VarlenConfig = std::variant<air::OneBlock, split_bucket::Tree>;
+// The forms that take windows, whatever those hold: so a plan is good for any starts, lengths and k on the
+// device. A block a row serves all requests.
+using VarlenConfig = std::variant<air::OneBlock, delegate::OneCluster, split_bucket::Tree>;
 
 struct VarlenPlan {
   VarlenProblem problem;
@@ -101,11 +101,9 @@ struct VarlenPlan {
   std::optional<sort::OrderRows> order_rows;
 };
 
-// problem.cols < 2^32.
-VarlenPlan make_varlen_plan(const VarlenProblem& problem, const Device& device);
-
-// The plan of tiles, where they serve the request: the cheaper one, or a test's choice.
-std::optional<VarlenPlan> varlen_plan_of_tiles(const VarlenProblem& problem, const Device& device);
+// The cheapest, or that of `algorithm`, where it serves the request: a test's choice. problem.cols < 2^32.
+VarlenPlan make_varlen_plan(const VarlenProblem& problem, const Device& device,
+                            Algorithm algorithm = Algorithm::kAuto);
 
 // "varlen: ..."
 void describe(const VarlenPlan& plan, char* text, size_t text_bytes);

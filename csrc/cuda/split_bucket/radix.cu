@@ -1,12 +1,10 @@
 // Split-bucket top-k by digits: a tile's buckets are the bins of a digit.
 // "Optimizing top-K and selection algorithms on GPUs by split-bucket partition" (2024), section 3.3.1.
 //
-//   1. Collect: a block holds its tile in registers, and counts a digit of the range that the tile's keys
-//   have
-//      in shared memory.
+//   1. Collect: a block holds its tile in registers, and counts a digit of the range that its keys have in
+//      shared memory.
 //   2. Select: the bins from the best down to that of the k-th best go on. Where they hold more than the
-//   cutoff,
-//      step 1 repeats within that bin.
+//      cutoff, step 1 repeats within that bin.
 //   3. Merge: what goes on is written where this tile has its place, filled up to the cutoff, so that no tile
 //      waits for another.
 // The three are one kernel, and what it writes is the next one's input, until a row has one tile left.
@@ -19,8 +17,6 @@
 
 namespace gputopk::cuda::split_bucket {
 namespace {
-
-constexpr unsigned kEntryThreads = tuning::kSplitEntryThreads;
 
 template <class Word>
 struct Shared {

@@ -39,14 +39,6 @@ const char* unfit_reason(const Problem& problem, const Split& split);
 int64_t row_tile(const Problem& problem, const Split& split);
 int64_t entry_tile(const Problem& problem);
 
-// Rows of which parts, or some elements of parts, are selected from.
-struct RaggedRows {
-  WindowRows windows;
-  Filter filter;                  // says which elements of a window are candidates
-  int64_t* candidates = nullptr;  // written: of each row, k or more where it has more than k
-  bool any_order = false;         // order is by value, and by position where all candidates win
-};
-
 // Buckets are the bins of a digit of the range that a tile's keys have (the paper's TK_RdSP).
 struct Radix {
   static constexpr Algorithm kAlgorithm = Algorithm::kSplitBucket;
@@ -83,7 +75,7 @@ struct Tree {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
   // Windows of fewer than 2^32 elements. Dense outputs of problem.k places a row: the winners by position in
   // the window, in order, behind them entries that are worse than any other, at positions beyond all columns.
-  ErrorCode run_windows(const Problem& problem, const RaggedRows& ragged, const Buffers& buffers,
+  ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
                         Stream stream) const;
 };
 

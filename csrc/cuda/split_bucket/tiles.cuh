@@ -46,7 +46,7 @@ struct Level {
 
   Problem problem;
   Buffers buffers;
-  std::conditional_t<kWindows, RaggedRows, Nothing> ragged;
+  std::conditional_t<kWindows, WindowRows, Nothing> rows;
   int64_t tiles;         // a row
   int cutoff;            // entries that a tile hands on at most
   const Entry* entries;  // that are reduced, of all rows; null: those of the input
@@ -59,16 +59,16 @@ struct Level {
   // The elements that the row has, and how many win.
   __device__ Window window(int64_t row) const {
     if constexpr (kWindows) {
-      return ragged.windows.of(row);
+      return rows.of(row);
     } else {
       return {0, problem.cols, problem.k};
     }
   }
-  __device__ bool accepts(int64_t row, int64_t col) const {
+  __device__ RowCandidates candidates(int64_t row) const {
     if constexpr (kWindows) {
-      return ragged.filter.accepts(row, col);
+      return rows.candidates.of(row);
     } else {
-      return true;
+      return {};
     }
   }
 };
@@ -109,13 +109,12 @@ class RowTile {
     }
 #pragma unroll
     for (int i = 0; i < kElements; ++i) keys_[i] = order(loaded[i / kInVector][i % kInVector]);
-    if constexpr (Level::kWindows) {
-      if (!level.ragged.filter.filters()) return;
-#pragma unroll 1
-      for (int i = 0; i < kElements; ++i) {
-        const bool there = (present_ >> i & 1) != 0;
-        if (there && !level.accepts(level.row(), window.start + first_ + offset(i))) present_ &= ~(1u << i);
-      }
+    const RowCandidates candidates = level.candidates(level.row());
+    if (candidates.bits == nullptr) return;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t at = first_ + v * step();
+      if (at < cols) present_ &= ~((~candidates.of(at, kInVector) & kOfVector) << (v * kInVector));
     }
   }
 
@@ -239,7 +238,7 @@ __device__ __forceinline__ void write_row(const Level& level, PaddedList<EntryOf
   const WinnerWriter<Bits> output = all.row(row, problem.k);
   const int winners = static_cast<int>(min(int64_t{listed}, window.k));
   bool by_position = false;
-  if constexpr (Level::kWindows) by_position = level.ragged.any_order && listed <= window.k;
+  if constexpr (Level::kWindows) by_position = level.rows.any_order && listed <= window.k;
   if (by_position) {
     for (int i = static_cast<int>(threadIdx.x); i < listed; i += static_cast<int>(blockDim.x)) {
       list[i] = turned<Word>(list[i]);
@@ -256,7 +255,6 @@ __device__ __forceinline__ void write_row(const Level& level, PaddedList<EntryOf
     for (int i = winners + static_cast<int>(threadIdx.x); i < problem.k; i += static_cast<int>(blockDim.x)) {
       output.write(i, pad, problem.cols + i);
     }
-    if (threadIdx.x == 0) level.ragged.candidates[row] = listed;
   }
 }
 
@@ -285,6 +283,8 @@ constexpr size_t list_bytes(int cutoff) {
 }
 
 // ---- Host ----
+
+constexpr unsigned kEntryThreads = tuning::kSplitEntryThreads;
 
 inline bool is_wide(const Problem& problem) {
   return dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);

@@ -20,8 +20,6 @@
 namespace gputopk::cuda::split_bucket {
 namespace {
 
-constexpr unsigned kEntryThreads = tuning::kSplitEntryThreads;
-
 constexpr int kNodes = tuning::kSplitNodes;
 constexpr int kRowSample = tuning::kSplitRowSample;
 constexpr int kTileSample = tuning::kSplitTileSample;
@@ -51,9 +49,10 @@ __global__ void __launch_bounds__(tuning::kSplitMostThreads)
     if constexpr (sizeof(Bits) <= sizeof(Word)) {
       const Bits* const elements =
           static_cast<const Bits*>(level.buffers.input) + row * problem.row_stride + window.start;
+      const RowCandidates candidates = level.candidates(row);
       for (int i = static_cast<int>(threadIdx.x); i < kRowSample; i += static_cast<int>(blockDim.x)) {
         const int64_t index = strata.entry_of(static_cast<uint32_t>(i));
-        const bool is_candidate = index < window.length && level.accepts(row, window.start + index);
+        const bool is_candidate = index < window.length && candidates.has(index);
         samples[i] =
             is_candidate ? PackOf<Word>::pack(order(elements[index]), static_cast<Word>(index)) : Entry{0};
       }
@@ -220,14 +219,14 @@ bool has_row_tree(const Tree& config, const Problem& problem) {
   return config.one_tree_a_row && problem.cols > row_tile(problem, config.split);
 }
 
-template <class Level, class Order, class Ragged>
-cudaError_t launch(const Tree& config, const Problem& problem, const Ragged& ragged, const Buffers& buffers,
+template <class Level, class Order, class Rows>
+cudaError_t launch(const Tree& config, const Problem& problem, const Rows& rows, const Buffers& buffers,
                    Order order, cudaStream_t stream) {
   using Word = typename Level::Word;
   const bool has_tree = has_row_tree(config, problem);
   const Memory<Word> memory(problem, config.split, has_tree, buffers.workspace);
   Level first = first_level<Level>(problem, buffers, config.split, memory);
-  first.ragged = ragged;
+  first.rows = rows;
   const float wanted = wanted_of(problem, config.split);
   if (has_tree) {
     if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
@@ -266,10 +265,10 @@ ErrorCode Tree::run(const Problem& problem, const Buffers& buffers, Stream strea
   });
 }
 
-ErrorCode Tree::run_windows(const Problem& problem, const RaggedRows& ragged, const Buffers& buffers,
+ErrorCode Tree::run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
                             Stream stream) const {
   return visit_kernel</*kMayBeWide=*/false>(problem, /*wide=*/false, [&](auto order, auto word) {
-    return launch<Level<decltype(word), true>>(*this, problem, ragged, buffers, order, stream);
+    return launch<Level<decltype(word), true>>(*this, problem, rows, buffers, order, stream);
   });
 }
 

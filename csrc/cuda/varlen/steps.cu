@@ -1,9 +1,11 @@
-// Ragged top-k around a selection from windows: air/one_block.cu has that.
+// Ragged top-k around a selection from windows: what forms take windows, plan/plan.h says.
 //
-//   1. Where a filter says which elements are candidates, a block a row moves them together, in their order,
-//      so that ties stay right, and notes where they were. A row that is to have no winners is not read.
-//   2. (The selection, and where order is wanted a step that orders positions by value or as they are.)
-//   3. A thread a place of the outputs turns the position into what the caller wants of it. Places behind the
+//   1. Where a filter says which elements are candidates, warps find a bit for each, and count them. The
+//      selection then looks at the bits, whatever the filter is.
+//   2. Where it cannot, a block a row moves the candidates together, in their order, so that ties stay right,
+//      and notes where they were.
+//   3. (The selection, and where order is wanted a step that orders positions by value or as they are.)
+//   4. A thread a place of the outputs turns the position into what the caller wants of it. Places behind the
 //      winners get padding.
 
 #include <algorithm>
@@ -15,6 +17,8 @@
 
 namespace gputopk::cuda::varlen {
 namespace {
+
+constexpr int64_t kChunk = 32 * 32;  // elements, a word of bits for each lane of a warp
 
 __device__ inline void write_position(void* positions, bool wide, int64_t at, int64_t position) {
   if (wide) {
@@ -31,17 +35,89 @@ __device__ inline int64_t read_position(const void* positions, bool wide, int64_
 
 // ---- Step 1 ----
 
+struct FindParams {
+  int64_t rows;
+  int64_t chunks;  // of a row, a warp's each
+  Windows windows;
+  Filter filter;
+  Candidates candidates;
+};
+
+// Bits, of this lane's word of a warp's chunk, whose elements pass: those of the word number w that test(x)
+// says of, x being what load(position) finds, lane l at position 32 w + l. Nothing is loaded for bits that
+// `word` has not. By whole warps.
+template <class Load, class Test>
+__device__ __forceinline__ uint32_t passing(uint32_t word, Load&& load, Test&& test) {
+  constexpr int kInFlight = 8;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  uint32_t found = 0;
+#pragma unroll 1
+  for (int first = 0; first < 32; first += kInFlight) {
+    decltype(load(0)) loaded[kInFlight] = {};
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const uint32_t wanted = __shfl_sync(~0u, word, first + i);
+      if (wanted >> lane & 1) loaded[i] = load(32 * (first + i) + lane);
+    }
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const uint32_t passes = __ballot_sync(~0u, test(loaded[i]));
+      if (lane == first + i) found = passes;
+    }
+  }
+  return found & word;
+}
+
+__global__ void __launch_bounds__(tuning::kVarlenFindThreads)
+    find_bits(const __grid_constant__ FindParams params) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * (tuning::kVarlenFindThreads / 32);
+  for (int64_t number =
+           static_cast<int64_t>(blockIdx.x) * (tuning::kVarlenFindThreads / 32) + threadIdx.x / 32;
+       number < params.rows * params.chunks; number += warps) {
+    const int64_t row = number / params.chunks, first = number % params.chunks * kChunk;
+    const Window window = params.windows.of(row);
+    const int64_t own = window.length - first - 32 * lane;  // of the lane's positions, and what follows
+    const bool has_winners = window.k > 0;
+    uint32_t word = !has_winners || own <= 0 ? 0 : own >= 32 ? ~0u : (1u << own) - 1;
+    const Filter& filter = params.filter;
+    const int64_t col = window.start + first;
+    if (filter.mask != nullptr) {
+      const uint8_t* const mask = filter.mask + row * filter.mask_row_stride + col;
+      word = passing(word, [&](int at) { return mask[at]; }, [](uint8_t x) { return x != 0; });
+    }
+    if (filter.ids.data != nullptr) {
+      word = passing(
+          word, [&](int at) { return filter.ids.at(row, col + at); }, [](int64_t id) { return id >= 0; });
+    }
+    for (int i = 0; i < filter.condition_count; ++i) {
+      filter.conditions[i].visit_row(row, [&](const auto& order, const auto& accepted, const auto* column) {
+        word = passing(
+            word, [&](int at) { return column[col + at]; },
+            [&](auto element) { return accepted.has(order(element)); });
+      });
+    }
+    if (own > 0) params.candidates.bits[row * params.candidates.words + first / 32 + lane] = word;
+    const unsigned count = __reduce_add_sync(~0u, static_cast<unsigned>(__popc(word)));
+    if (lane == 0 && count > 0) {
+      atomicAdd(reinterpret_cast<unsigned long long*>(params.candidates.counts + row),
+                static_cast<unsigned long long>(count));
+    }
+  }
+}
+
+// ---- Step 2 ----
+
 template <class Bits>
 struct MoveParams {
   const Bits* input;
   int64_t rows;
   int64_t row_stride;
   Windows windows;
-  Filter filter;
+  Candidates candidates;
   Bits* elements;
   void* positions;
   bool wide_positions;
-  int64_t* counts;
 };
 
 template <class Bits>
@@ -51,13 +127,14 @@ __global__ void __launch_bounds__(tuning::kVarlenMoveThreads) move_rows(MovePara
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   for (int64_t row = blockIdx.x; row < params.rows; row += gridDim.x) {
     const Window window = params.windows.of(row);
-    const int64_t length = window.k > 0 ? window.length : 0;
+    const int64_t length = params.candidates.counts[row] > 0 ? window.length : 0;
+    const RowCandidates candidates = params.candidates.of(row);
     const Bits* const from = params.input + row * params.row_stride + window.start;
     const int64_t to = row * params.windows.cols;
     int64_t count = 0;  // of the tiles so far
     for (int64_t tile = 0; tile < length; tile += tuning::kVarlenMoveThreads) {
       const int64_t i = tile + threadIdx.x;
-      const bool accepted = i < length && params.filter.accepts(row, window.start + i);
+      const bool accepted = i < length && candidates.has(i);
       const unsigned accepting = __ballot_sync(~0u, accepted);
       if (lane == 0) of_warps[warp] = __popc(accepting);
       __syncthreads();  // all warps have counted
@@ -74,11 +151,10 @@ __global__ void __launch_bounds__(tuning::kVarlenMoveThreads) move_rows(MovePara
       count += all;
       __syncthreads();  // the next tile's counts replace these
     }
-    if (threadIdx.x == 0) params.counts[row] = count;
   }
 }
 
-// ---- Step 3 ----
+// ---- Step 4 ----
 
 template <class Bits>
 struct FinishParams {
@@ -144,8 +220,23 @@ ErrorCode visit_bits(DType dtype, Visitor&& visitor) {
 
 }  // namespace
 
-ErrorCode move_together(const VarlenProblem& varlen, const VarlenBuffers& buffers, const Moved& moved,
-                        bool wide_positions, Stream stream) {
+ErrorCode find_candidates(const VarlenProblem& varlen, const Candidates& candidates, const Device& device,
+                          Stream stream) {
+  const int64_t rows = varlen.problem.rows;
+  const int64_t chunks = (varlen.problem.cols + kChunk - 1) / kChunk;
+  const cudaError_t error = cudaMemsetAsync(candidates.counts, 0, rows * sizeof(int64_t), stream);
+  if (error != cudaSuccess || chunks == 0) return error;
+  constexpr int kWarps = tuning::kVarlenFindThreads / 32;
+  const int64_t wanted = (rows * chunks + kWarps - 1) / kWarps;
+  const int64_t most = int64_t{tuning::kVarlenFindBlocksPerSm} * device.sm_count;
+  return launch_kernel(/*ahead=*/false, find_bits, static_cast<unsigned>(std::min(wanted, most)),
+                       tuning::kVarlenFindThreads, 0, stream,
+                       FindParams{rows, chunks, varlen.windows, varlen.filter, candidates});
+}
+
+ErrorCode move_together(const VarlenProblem& varlen, const VarlenBuffers& buffers,
+                        const Candidates& candidates, const Moved& moved, bool wide_positions,
+                        Stream stream) {
   const Problem& problem = varlen.problem;
   return visit_bits(problem.dtype, [&](auto bits) -> ErrorCode {
     using Bits = decltype(bits);
@@ -154,19 +245,18 @@ ErrorCode move_together(const VarlenProblem& varlen, const VarlenBuffers& buffer
     params.rows = problem.rows;
     params.row_stride = problem.row_stride;
     params.windows = varlen.windows;
-    params.filter = varlen.filter;
+    params.candidates = candidates;
     params.elements = static_cast<Bits*>(moved.elements);
     params.positions = moved.positions;
     params.wide_positions = wide_positions;
-    params.counts = moved.counts;
     const unsigned blocks = static_cast<unsigned>(std::min<int64_t>(problem.rows, 0x7FFFFFFF));
     return launch_kernel(/*ahead=*/false, move_rows<Bits>, blocks, tuning::kVarlenMoveThreads, 0, stream,
                          params);
   });
 }
 
-ErrorCode finish(const VarlenProblem& varlen, const VarlenBuffers& buffers, const Moved& moved,
-                 const Positions& positions, const Device& device, Stream stream) {
+ErrorCode finish(const VarlenProblem& varlen, const VarlenBuffers& buffers, const Candidates& candidates,
+                 const Moved& moved, const Positions& positions, const Device& device, Stream stream) {
   const Problem& problem = varlen.problem;
   return visit_bits(problem.dtype, [&](auto bits) -> ErrorCode {
     using Bits = decltype(bits);
@@ -175,7 +265,7 @@ ErrorCode finish(const VarlenProblem& varlen, const VarlenBuffers& buffers, cons
     params.rows = problem.rows;
     params.row_stride = problem.row_stride;
     params.k = problem.k;
-    params.window_rows = {varlen.windows, moved.counts, problem.row_stride};
+    params.window_rows = {varlen.windows, candidates, problem.row_stride};
     params.map = varlen.map;
     params.positions = positions.data;
     params.moved_positions = moved.positions;
