@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 REAL = "patch_distances"
 THIRTY_BITS = "thirty_bits"
 NARROW = "narrow_normal"
+FULL_BUCKETS = "full_buckets"
 
 
 @dataclass(frozen=True)

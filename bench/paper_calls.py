@@ -14,7 +14,7 @@ import torch
 
 import torch_topk
 from bench import timing
-from bench.figure import NARROW, REAL, THIRTY_BITS, Point
+from bench.figure import FULL_BUCKETS, NARROW, REAL, THIRTY_BITS, Point
 from bench.paper_figures import SPLIT_STUDIES
 from bench.peers import NotOfferedError
 from bench.report import Record
@@ -55,12 +55,26 @@ def patch_distances(cols: int, device: torch.device) -> torch.Tensor:
     return out.view(1, cols)
 
 
+def full_buckets(cols: int, device: torch.device) -> torch.Tensor:
+    """[1, cols] int32 of the whole range: seven times over all but 15 elements are in the last of 16 buckets
+    of equal width, and each of the others has one. Of the last bucket's 16 values any has as many."""
+    x = inputs.make("random_bits", 1, cols, torch.int32, device) & 15 | 2**31 - 16
+    numbers = [
+        16**8 - 16 ** (8 - times) + bucket * 16 ** (7 - times) for times in range(7) for bucket in range(15)
+    ]
+    few = torch.tensor(numbers, device=device) - 2**31
+    x[0, torch.arange(len(few), device=device) * (cols // len(few))] = few.int()
+    return x
+
+
 def make(point: Point, device: torch.device, seed: int = 1) -> torch.Tensor:
     if point.input == REAL:
         return patch_distances(point.cols, device)
     dtype = getattr(torch, point.dtype)
     if point.input == THIRTY_BITS:
         return inputs.make("uniform", point.rows, point.cols, dtype, device, seed) & (2**30 - 1)
+    if point.input == FULL_BUCKETS:
+        return full_buckets(point.cols, device)
     if point.input == NARROW:
         x = inputs.make("normal", point.rows, point.cols, torch.float32, device, seed)
         return (x * 10).round_().to(dtype).add_(10**8)
@@ -88,6 +102,11 @@ def data_of(point: Point, device: torch.device, filtered: bool) -> Data:
 
 # --- contenders -----------------------------------------------------------------------------------
 
+_BASELINES: dict[str, tuple[str, Record]] = {
+    "per-thread": ("_per_thread_topk", {}),
+    "per-thread registers": ("_per_thread_topk", {"registers": True}),
+    "bucket": ("_bucket_topk", {}),
+}
 # The split-bucket paper's variants, as options of `_split_bucket`.
 _SPLIT_BUCKET: dict[str, Record] = {
     "TK_RdSP": {"rule": 1},
@@ -152,9 +171,10 @@ def call_of(name: str, point: Point, data: Data, selection: bool) -> Call:
         return gather
     if name == "topk_where":
         return lambda x: torch_topk.topk_where((x, *data.columns), None, k, largest=largest, order="any")
-    if name == "per-thread":
-        per_thread = study_operator("_per_thread_topk")
-        return lambda x: per_thread(x, k, largest, False)
+    if name in _BASELINES:
+        operator, options = _BASELINES[name]
+        baseline = study_operator(operator)
+        return lambda x: baseline(x, k, largest, False, **options)
     variant, _, numbers = name.partition(" ")
     if variant in _SPLIT_BUCKET:
         split_bucket = study_operator("_split_bucket")

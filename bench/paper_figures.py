@@ -8,7 +8,8 @@ the record is held against that. Of a contender's name:
     air.many_blocks, ...      that form, by the study operator `_form`
     TK_StSP, ...              the split-bucket paper's variants, by the study operator `_split_bucket`; with
                               " tile 4096" and the like those numbers are overridden
-    per-thread                the bitonic paper's per-thread top-k, a baseline of the study build
+    per-thread, bucket        per-thread top-k and bucket top-k, baselines that the study build has;
+                              "per-thread registers" has lists in registers instead of heaps
     topk_where filtered       a filter on another column; masked_fill + ...: the same by a copy of the input
     topk_where, ... + gather  several key columns, and columns that are gathered by the winners' indices
     kth_value                 the k-th element alone
@@ -17,7 +18,20 @@ the record is held against that. Of a contender's name:
 
 from __future__ import annotations
 
-from bench.figure import NARROW, REAL, THIRTY_BITS, Duel, Figure, Method, Paper, Point, Ratio, cross, powers
+from bench.figure import (
+    FULL_BUCKETS,
+    NARROW,
+    REAL,
+    THIRTY_BITS,
+    Duel,
+    Figure,
+    Method,
+    Paper,
+    Point,
+    Ratio,
+    cross,
+    powers,
+)
 
 LIBRARY = ("torch.topk", "torch.sort")
 OURS = ("air", "grid_select", "delegate", "bitonic", "sort", "split_bucket")
@@ -39,8 +53,10 @@ PAPERS = {
         "delegate.from_maxima is the paper's method with AIR's passes as its selections; "
         "delegate.from_sample bounds the winners from a sample instead. The selections without delegates "
         "are this project's AIR and bitonic top-k (k up to 256), which read the row fewer times than the "
-        "paper's; no bucket top-k is here. int32 stands for unsigned integers, which torch.topk does not "
-        "take.",
+        "paper's. bucket is bucket top-k as the bitonic paper has it: 16 buckets at a time, of equal width "
+        "between the least and the greatest; its buckets are of ordered keys, not of values, and a bucket is "
+        "stored for the next pass where it holds a quarter of the row or less. int32 stands for unsigned "
+        "integers, which torch.topk does not take.",
         "Figures 1 to 5, 8, 11 and 16 explain. Figure 12 is of a radix select that marks elements in place,"
         " which no kernel here does. Figure 22 turns delegate filtering off, which is not a switch here. "
         "Figure 23 compares two GPUs, figure 24 an algorithm on inverted lists; table 2 is of several GPUs "
@@ -49,9 +65,11 @@ PAPERS = {
     "bitonic": Paper(
         "A. Shanbhag, H. Pirk and S. Madden, *Efficient Top-K Query Processing on Massively Parallel "
         "Hardware*, SIGMOD '18",
-        "air.many_blocks stands for radix select, whose passes it fuses; split_bucket.radix for bucket "
-        "select; torch.sort for sorting. All return indices beside the values, where the paper's return "
-        "keys alone.",
+        "air.many_blocks stands for radix select, whose passes it fuses; split_bucket.radix is a later "
+        "paper's; torch.sort stands for sorting. bucket is bucket select, whose buckets are of ordered keys,"
+        " not of values. All return indices beside the values, where the paper's return keys alone: so "
+        "per-thread's heaps take twice the shared memory, of which there is more on a newer GPU. After "
+        "them each block selects from its own heaps, and one block from what is left.",
         "Figures 1 to 7, 9 and 10 explain. Figure 8 varies the elements a thread, which are fixed here when"
         " the kernels are compiled, as its optimisations are. Figure 15 compares the GPU with a CPU. The "
         "other parts of figure 16 rank by an expression, filter by a language and count groups.",
@@ -195,7 +213,8 @@ _AIR = (
 # --- Dr. Top-k ------------------------------------------------------------------------------------
 
 _DR_CONTENDERS = (
-    "auto", "delegate.from_maxima", "delegate.from_sample", "air.many_blocks", "bitonic.many_blocks", *LIBRARY
+    "auto", "delegate.from_maxima", "delegate.from_sample", "air.many_blocks", "bucket",
+    "bitonic.many_blocks", *LIBRARY
 )  # fmt: skip
 
 _DR = (
@@ -236,6 +255,8 @@ _DR = (
                   {"cols": 2**30}),
             Ratio("delegate.from_sample", ("air.many_blocks",), (41.3 / 6.4,) * 2, "over radix at 2^30",
                   {"cols": 2**30}),
+            Ratio("delegate.from_maxima", ("bucket",), (38.4 / 7.0,) * 2, "over bucket at 2^30",
+                  {"cols": 2**30}),
             Ratio("delegate.from_maxima", ("bitonic.many_blocks",), (127 / 7.0,) * 2, "over bitonic at 2^30",
                   {"cols": 2**30}),
             Ratio("delegate.from_maxima", ("torch.sort",), (243.2 / 6.4,) * 2, "over sorting at 2^30",
@@ -246,18 +267,25 @@ _DR = (
         "drtopk-18", "drtopk", "Figure 18", "what delegates gain over k, N = 2^30",
         "V100S, CUDA 10.1",
         "Delegates make radix top-k 1.7 to 6.6 times as fast on uniform, 1.7 to 10 on normal and 1.1 to "
-        "10.1 on customised input, the less the larger k is; bitonic top-k 1.1 to 473 times.",
-        "Normal input is theirs (mean 10^8, deviation 10: some hundred values in all); for the customised "
-        "one, which is made against bucket top-k, 20 bits alike for all elements stand.",
+        "10.1 on customised input, the less the larger k is; bucket top-k 1.1 to 6.2, 6.1 and 118.6 times, "
+        "the least at k = 1, whose winner it finds with the range; bitonic top-k 1.1 to 473 times.",
+        "Normal input is theirs (mean 10^8, deviation 10: some hundred values in all). The customised one, "
+        "full_buckets, is by their description, against bucket top-k: seven times over all but 15 elements "
+        "are in the last of 16 buckets, and each other bucket has one. twelve_bit_random, with 20 bits alike "
+        "for all elements, is against radix top-k.",
         _DR_CONTENDERS,
-        cross(("uniform", NARROW, "twelve_bit_random"), (1,), (2**30,),
+        cross(("uniform", NARROW, FULL_BUCKETS, "twelve_bit_random"), (1,), (2**30,),
               powers(0, 3, 5, 8, 11, 15, 20, 22, 24), "int32"),
         ratios=(
             Ratio("delegate.from_maxima", ("air.many_blocks",), (1.7, 6.6), "uniform", {"input": "uniform"}),
             Ratio("delegate.from_maxima", ("air.many_blocks",), (1.7, 10), "normal", {"input": NARROW}),
             Ratio("delegate.from_maxima", ("air.many_blocks",), (1.1, 10.1), "customised",
-                  {"input": "twelve_bit_random"}),
+                  {"input": FULL_BUCKETS}),
+            Ratio("delegate.from_maxima", ("air.many_blocks",), where={"input": "twelve_bit_random"}),
             Ratio("delegate.from_sample", ("air.many_blocks",)),
+            Ratio("delegate.from_maxima", ("bucket",), (1.1, 6.2), "uniform", {"input": "uniform"}),
+            Ratio("delegate.from_maxima", ("bucket",), (1.1, 6.1), "normal", {"input": NARROW}),
+            Ratio("delegate.from_maxima", ("bucket",), (1.1, 118.6), "customised", {"input": FULL_BUCKETS}),
             Ratio("delegate.from_maxima", ("bitonic.many_blocks",), (1.1, 473), "k up to 2^24"),
         ),
         duels=(Duel("delegate.from_maxima", "air.many_blocks", "always"),),
@@ -274,6 +302,7 @@ _DR = (
         ratios=(
             Ratio("delegate.from_maxima", ("air.many_blocks",), (4.2, 4.2), "mean over radix top-k"),
             Ratio("delegate.from_sample", ("air.many_blocks",)),
+            Ratio("delegate.from_maxima", ("bucket",), (3.3, 3.3), "mean over bucket top-k"),
             Ratio("delegate.from_maxima", ("bitonic.many_blocks",), (127.1, 127.1), "mean, k up to 2^24"),
         ),
     ),
@@ -291,7 +320,7 @@ _DR = (
 # --- bitonic top-k --------------------------------------------------------------------------------
 
 _BITONIC_CONTENDERS = (
-    "auto", "bitonic.many_blocks", "air.many_blocks", "split_bucket.radix", "per-thread", *LIBRARY
+    "auto", "bitonic.many_blocks", "air.many_blocks", "bucket", "split_bucket.radix", "per-thread", *LIBRARY
 )  # fmt: skip
 _BITONIC_KS = powers(3, 4, 5, 6, 7, 8, 10)
 
@@ -300,23 +329,30 @@ _BITONIC = (
         "bitonic-11", "bitonic", "Figure 11", "time over k: 2^29 floats, 2^29 integers, 2^28 doubles",
         "GTX Titan X (Maxwell), CUDA 8.0",
         "Bitonic top-k beats the others up to k = 256 and radix select beyond, whatever the dtype; "
-        "per-thread top-k rises steeply from k = 32 on.",
+        "per-thread top-k rises steeply from k = 32 on and ends at k = 256, for doubles at 128; bucket select"
+        " is slower than radix select.",
         contenders=_BITONIC_CONTENDERS,
         points=cross(("uniform",), (1,), (2**29,), _BITONIC_KS)
         + cross(("uniform",), (1,), (2**29,), _BITONIC_KS, "int32")
         + cross(("uniform",), (1,), (2**28,), _BITONIC_KS, "float64"),
         ratios=(
             Ratio("bitonic.many_blocks", ("air.many_blocks",)),
+            Ratio("bitonic.many_blocks", ("bucket",)),
             Ratio("bitonic.many_blocks", ("per-thread",)),
             Ratio("bitonic.many_blocks", ("torch.sort",)),
         ),
-        duels=(Duel("bitonic.many_blocks", "air.many_blocks", "up to k = 256"),),
+        duels=(
+            Duel("bitonic.many_blocks", "air.many_blocks", "up to k = 256"),
+            Duel("bitonic.many_blocks", "bucket", "up to k = 256"),
+            Duel("bitonic.many_blocks", "per-thread", "always"),
+        ),
     ),
     Figure(
         "bitonic-12", "bitonic", "Figure 12", "increasing and bucket-killer input, 2^29 floats",
         "GTX Titan X (Maxwell), CUDA 8.0",
         "Bitonic top-k and sorting do not depend on the input; per-thread top-k is up to 3 times as slow on"
-        " increasing input, and radix select as slow as sorting on the bucket killer.",
+        " increasing input, radix select as slow as sorting on the bucket killer, and bucket select takes "
+        "twice as long there.",
         differs="Uniform input, from figure 11, stands beside the two.",
         contenders=_BITONIC_CONTENDERS,
         points=cross(("increasing", "ones_with_four_outliers"), (1,), (2**29,), powers(3, 5, 8)),
@@ -325,6 +361,8 @@ _BITONIC = (
         ratios=(
             Ratio("bitonic.many_blocks", ("air.many_blocks",), where={"input": "increasing"}),
             Ratio("bitonic.many_blocks", ("air.many_blocks",), where={"input": "ones_with_four_outliers"}),
+            Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "increasing"}),
+            Ratio("bitonic.many_blocks", ("bucket",), where={"input": "ones_with_four_outliers"}),
             Ratio("air.many_blocks", ("torch.sort",), (1, 1), "bucket killer",
                   {"input": "ones_with_four_outliers"}),
         ),
@@ -338,7 +376,12 @@ _BITONIC = (
         contenders=_BITONIC_CONTENDERS,
         points=cross(("uniform",), (1,), powers(*range(21, 30)), (64,)),
         axis="cols",
-        ratios=(Ratio("bitonic.many_blocks", ("air.many_blocks",)), Ratio("bitonic.many_blocks", LIBRARY)),
+        ratios=(
+            Ratio("bitonic.many_blocks", ("air.many_blocks",)),
+            Ratio("bitonic.many_blocks", ("bucket",)),
+            Ratio("bitonic.many_blocks", ("per-thread",)),
+            Ratio("bitonic.many_blocks", LIBRARY),
+        ),
     ),
     Figure(
         "bitonic-14", "bitonic", "Figure 14", "one to three keys, and columns beside the key, 2^28 rows",
@@ -390,14 +433,18 @@ _BITONIC = (
         "GTX Titan X (Maxwell), CUDA 8.0",
         "Lists in registers are slower than heaps in shared memory for larger k, as they spill from k = 64 "
         "on; increasing input, where every element is an insertion, widens the gap.",
-        "Per-thread top-k is a baseline of the study build, in one variant.",
-        ("per-thread", "bitonic.many_blocks"),
+        "",
+        ("per-thread", "per-thread registers", "bitonic.many_blocks"),
         cross(("uniform", "increasing", "decreasing"), (1,), (2**29,), powers(3, 5, 7)),
         ratios=(
+            Ratio("per-thread", ("per-thread registers",), where={"input": "uniform"}),
+            Ratio("per-thread", ("per-thread registers",), where={"input": "increasing"}),
+            Ratio("per-thread", ("per-thread registers",), where={"input": "decreasing"}),
             Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "uniform"}),
             Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "increasing"}),
             Ratio("bitonic.many_blocks", ("per-thread",), where={"input": "decreasing"}),
         ),
+        duels=(Duel("per-thread", "per-thread registers", "for larger k"),),
     ),
 )  # fmt: skip
 

@@ -210,8 +210,8 @@ def missing_lines(figure: Figure, records: Sequence[Record]) -> list[str]:
     by_reason: dict[str, list[str]] = defaultdict(list)
     for name in figure.contenders:
         at = [c for r in records for c in r["contenders"] if c["name"] == name]
-        if at and all(c["us"] is None for c in at):
-            by_reason[at[0]["reason"]].append(f"`{name}`")
+        if all(c["us"] is None for c in at):
+            by_reason[at[0]["reason"] if at else "not timed yet"].append(f"`{name}`")
     return [f"No time for {', '.join(names)}: {reason}." for reason, names in by_reason.items()]
 
 

@@ -14,7 +14,7 @@ import torch
 
 import torch_topk
 from bench import ablation, bitonic_model, paper_calls, paper_figures, papers, papers_page, plot, timing
-from bench.figure import NARROW, REAL, THIRTY_BITS, Duel, Figure, Point, Ratio, quick
+from bench.figure import FULL_BUCKETS, NARROW, REAL, THIRTY_BITS, Duel, Figure, Point, Ratio, quick
 from bench.paper_figures import FIGURES, METHODS, PAPERS, TIMED
 from tests import inputs
 
@@ -45,7 +45,7 @@ def test_a_figure_has_points_of_its_own_or_of_others(name):
     assert len(set(figure.points)) == len(figure.points)
     for point in figure.points:
         assert 1 <= point.k <= point.cols and point.elements <= 2**30
-        if point.input not in (REAL, THIRTY_BITS, NARROW):
+        if point.input not in (REAL, THIRTY_BITS, NARROW, FULL_BUCKETS):
             assert inputs.applies(point.input, getattr(torch, point.dtype))
     if figure.study:
         assert figure.study in ablation.NAMES
@@ -91,6 +91,8 @@ def test_what_the_study_build_is_asked_for(monkeypatch):
     for name, want in {
         "air.many_blocks": ("_form", 4, "air.many_blocks", False, False, {}),
         "per-thread": ("_per_thread_topk", 4, False, False, {}),
+        "per-thread registers": ("_per_thread_topk", 4, False, False, {"registers": True}),
+        "bucket": ("_bucket_topk", 4, False, False, {}),
         "TK_RdSP": ("_split_bucket", 4, False, False, {"rule": 1}),
         "TK_StSP": ("_split_bucket", 4, False, False, {"rule": 2, "task": False, "control_flow": False}),
         "TK_StSPT": ("_split_bucket", 4, False, False, {"rule": 2, "task": True, "control_flow": False}),
@@ -123,6 +125,17 @@ def test_the_inputs_of_the_papers_own():
     assert few.dtype == torch.int32 and few.min() >= 0 and 2**29 < few.max() < 2**30
     narrow = paper_calls.make(Point(NARROW, 2, 5000, 1, "int32"), device).double()
     assert abs(narrow.mean() - 10**8) < 1 and 9 < narrow.std() < 11 and narrow.shape == (2, 5000)
+
+
+def test_every_bucket_but_the_last_has_one_element_seven_times_over():
+    x = paper_calls.make(Point(FULL_BUCKETS, 1, 5000, 1, "int32"), torch.device("cpu"))
+    assert x.shape == (1, 5000) and x.dtype == torch.int32
+    left = x[0].long() + 2**31
+    for width in (16**power for power in range(7, 0, -1)):
+        counts = torch.bincount((left - (2**32 - 16 * width)) // width, minlength=16).tolist()
+        assert counts == [1] * 15 + [len(left) - 15]
+        left = left[left >= 2**32 - width]
+    assert left.unique().numel() == 16
 
 
 def test_real_distances_are_those_of_patches_and_go_on_with_the_next_patch(monkeypatch):

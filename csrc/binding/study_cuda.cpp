@@ -13,6 +13,7 @@
 #include "binding/cuda_device.h"
 #include "binding/run_plan.h"
 #include "binding/varlen.h"
+#include "cuda/baselines.h"
 #include "cuda/topk.h"
 
 namespace gputopk::binding {
@@ -175,6 +176,55 @@ std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, 
   return run_study(request, [&] { return *found; });
 }
 
+// A baseline of cuda/baselines.h. `make` gives its config, where there is anything to do.
+template <class MakeConfig>
+std::tuple<Tensor, Tensor> run_baseline(const char* op, Request& request, MakeConfig&& make) {
+  const Problem& problem = request.problem;
+  check(!problem.sorted, op, "sorted must be False, as the winners come in any order");
+  check(dtype_bytes(problem.dtype) >= 4, op, "self must have elements of 4 or 8 bytes, but is of ",
+        dtype_name(problem.dtype));
+  check(problem.cols < int64_t{1} << 32, op, "rows must have fewer than 2^32 elements, but have ",
+        problem.cols);
+  check(problem.rows <= INT32_MAX, op, "there must be at most ", INT32_MAX, " rows, but are ", problem.rows);
+  gather_rows(request);
+  const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, op);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, op);
+  if (request.empty()) return {values, indices};
+  const int32_t device_index = request.input.get_device_index();
+  const CurrentDevice current(device_index);
+  const auto config = make(device_of(device_index));
+  const Tensor workspace =
+      new_empty({static_cast<int64_t>(config.workspace_bytes(problem))}, ScalarType::Byte, request.input, op);
+  Buffers buffers = buffers_of(request, values.get(), indices.get());
+  buffers.workspace = workspace.mutable_data_ptr();
+  const cuda::ErrorCode error = config.run(problem, buffers, current_stream(device_index));
+  if (error != 0) cudaGetLastError();  // not left for the next call to find
+  check(error == 0, op, "CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
+  return {values, indices};
+}
+
+std::tuple<Tensor, Tensor> per_thread_topk(Tensor self, int64_t k, bool largest, bool sorted,
+                                           bool registers) {
+  constexpr const char* kOp = "gputopk::_per_thread_topk: ";
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  return run_baseline(kOp, request, [&](const cuda::Device& device) {
+    check(!registers || cuda::PerThread::fits_registers(request.problem), kOp,
+          "registers must be False but for float32 and k of 8, 16, 32, 64 or 128; k is ", k, " and dtype ",
+          dtype_name(request.problem.dtype));
+    const int64_t most = cuda::PerThread::most_k(request.problem.dtype, device);
+    check(k <= most, kOp, "k must be at most ", most, " for ", dtype_name(request.problem.dtype),
+          ", of which a warp's heaps fit a block's shared memory, but is ", k);
+    return cuda::PerThread::plan(request.problem, device, registers);
+  });
+}
+
+std::tuple<Tensor, Tensor> bucket_topk(Tensor self, int64_t k, bool largest, bool sorted) {
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  return run_baseline("gputopk::_bucket_topk: ", request, [&](const cuda::Device& device) {
+    return cuda::Bucket::plan(request.problem, device);
+  });
+}
+
 void read_floor(Tensor self, Tensor scratch) {
   check(self.is_contiguous(), "gputopk::_read_floor: self must be contiguous");
   const size_t scratch_bytes = static_cast<size_t>(scratch.numel()) * scratch.element_size();
@@ -247,6 +297,16 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
       "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
       "-> "
       "(Tensor values, Tensor indices)");
+  // Baselines of the papers, for elements of 4 and 8 bytes in rows of fewer than 2^32; `sorted` must be
+  // False. Every thread keeps the k best that it sees, in a heap in shared memory, so k is some hundreds at
+  // most; or in a list in registers (float32, some k).
+  m.def(
+      "_per_thread_topk(Tensor self, SymInt k, bool largest=True, bool sorted=False, *, bool "
+      "registers=False) -> (Tensor values, Tensor indices)");
+  // Buckets of equal width between the least key and the greatest.
+  m.def(
+      "_bucket_topk(Tensor self, SymInt k, bool largest=True, bool sorted=False) -> (Tensor values, Tensor "
+      "indices)");
   // Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
 }
@@ -259,5 +319,7 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("_split_bucket", TORCH_BOX(&split_bucket_study));
   m.impl("_varlen", TORCH_BOX(&varlen_study));
   m.impl("_form", TORCH_BOX(&form_study));
+  m.impl("_per_thread_topk", TORCH_BOX(&per_thread_topk));
+  m.impl("_bucket_topk", TORCH_BOX(&bucket_topk));
   m.impl("_read_floor", TORCH_BOX(&read_floor));
 }

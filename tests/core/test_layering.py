@@ -12,6 +12,7 @@ SOURCE_SUFFIXES = {".h", ".cuh", ".hpp", ".cu", ".cpp", ".cc", ".c", ".inl"}
 
 # What is in csrc/cuda itself, by file, and its folders that are no algorithm's. Any other folder is one.
 CUDA_FILES = {
+    "baselines.h": "front header",
     "cost.h": "cuda base",
     "gpu.h": "cuda base",
     "stream.h": "cuda base",

@@ -325,11 +325,15 @@ class Library:
 
         `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; the rest are
         numbers of the form (form_configs.h has them); forced=1 runs a form also where it would not serve.
+        Or `baseline`, a name of simt_baseline, and sorted=False.
         """
         assert tensor.dim() == 2 and (tensor.stride(1) == 1 or tensor.shape[1] == 1)
         values = torch.empty((tensor.shape[0], k), dtype=tensor.dtype)
         indices = torch.empty((tensor.shape[0], k), dtype=index_dtype)
-        plan = self._call(self.lib.simt_topk, tensor, k, values, indices, device, seed, dict(options))
+        options, function = dict(options), self.lib.simt_topk
+        if "baseline" in options:
+            options["form"], function = options.pop("baseline"), self.lib.simt_baseline
+        plan = self._call(function, tensor, k, values, indices, device, seed, options)
         return values, indices, plan
 
     def rerank(

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cuda/baselines.h"
 #include "cuda/plan/plan.h"
 #include "cuda/topk.h"
 #include "form_configs.h"
@@ -196,13 +197,19 @@ void add_rows(const char* name, const void* first, int64_t rows, size_t stride, 
 
 void add_list(const char* name, const void* first, size_t bytes) { add_rows(name, first, 1, bytes, bytes); }
 
-// Runs a plan to its end, on buffers that have been added.
-template <class Plan, class Buffers>
-int run_plan(const Plan& plan, Buffers buffers) {
-  const Memory workspace(cuda::workspace_bytes(plan));
+// Runs to its end what works on buffers that have been added, and on so many bytes beside them.
+template <class Buffers, class Run>
+int run_in(size_t workspace_bytes, Buffers buffers, Run&& run) {
+  const Memory workspace(workspace_bytes);
   buffers.workspace = workspace.get();
-  const int error = cuda::run(plan, buffers, nullptr);
+  const int error = run(buffers);
   return simt::synchronize() ? error : kFailed;
+}
+
+template <class Plan, class Buffers>
+int run_plan(const Plan& plan, const Buffers& buffers) {
+  return run_in(cuda::workspace_bytes(plan), buffers,
+                [&](const Buffers& all) { return cuda::run(plan, all, nullptr); });
 }
 
 void check_written(const char* name, const void* begin, size_t bytes, size_t element_bytes) {
@@ -210,6 +217,25 @@ void check_written(const char* name, const void* begin, size_t bytes, size_t ele
   if (simt::is_written(begin, bytes, first)) return;
   throw std::runtime_error(std::string(name) + " number " + std::to_string(first / element_bytes) +
                            " is not written");
+}
+
+// Adds a call's buffers, runs it on them, and looks whether all outputs are written.
+template <class Run>
+int run_topk(const SimtTopk& call, const Problem& problem, Run&& run) {
+  const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
+  const size_t winners = static_cast<size_t>(problem.rows * problem.k);
+  add_rows("input", call.input, problem.rows, problem.row_stride * element, problem.cols * element);
+  simt::add_region("values", call.values, winners * element, simt::Region::kOutput);
+  simt::add_region("indices", call.indices, winners * index, simt::Region::kOutput);
+
+  gputopk::Buffers buffers;
+  buffers.input = call.input;
+  buffers.values = call.values;
+  buffers.indices = call.indices;
+  if (const int error = run(buffers); error != kOk) return error;
+  check_written("value", call.values, winners * element, element);
+  check_written("index", call.indices, winners * index, index);
+  return kOk;
 }
 
 }  // namespace
@@ -242,20 +268,35 @@ int simt_topk(const SimtTopk* call, const SimtDevice* device, char* text, size_t
     const Problem& problem = plan.problem;
     cuda::describe(plan, text, bytes);
 
-    const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
-    const size_t winners = static_cast<size_t>(problem.rows * problem.k);
-    add_rows("input", call->input, problem.rows, problem.row_stride * element, problem.cols * element);
-    simt::add_region("values", call->values, winners * element, simt::Region::kOutput);
-    simt::add_region("indices", call->indices, winners * index, simt::Region::kOutput);
+    return run_topk(*call, problem, [&](const auto& buffers) { return run_plan(plan, buffers); });
+  });
+}
 
-    gputopk::Buffers buffers;
-    buffers.input = call->input;
-    buffers.values = call->values;
-    buffers.indices = call->indices;
-    if (const int error = run_plan(plan, buffers); error != kOk) return error;
-    check_written("value", call->values, winners * element, element);
-    check_written("index", call->indices, winners * index, index);
-    return kOk;
+// The same by a baseline of cuda/baselines.h, whose name is the call's form.
+int simt_baseline(const SimtTopk* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    const Problem problem = problem_of(*call);
+    const auto run_config = [&](const auto& config) {
+      return run_topk(*call, problem, [&](const gputopk::Buffers& buffers) {
+        return run_in(config.workspace_bytes(problem), buffers,
+                      [&](const gputopk::Buffers& all) { return config.run(problem, all, nullptr); });
+      });
+    };
+    const std::string name = call->form;
+    if (name == "bucket") {
+      const auto config = cuda::Bucket::plan(problem, gpu);
+      std::snprintf(text, bytes, "%d blocks a row", config.blocks_per_row);
+      return run_config(config);
+    }
+    const bool registers = name == "per-thread-registers";
+    if (name != "per-thread" && !registers) throw std::runtime_error("no baseline " + name);
+    if (registers && !cuda::PerThread::fits_registers(problem)) throw std::invalid_argument("k or dtype");
+    if (problem.k > cuda::PerThread::most_k(problem.dtype, gpu))
+      throw std::invalid_argument("k is too large");
+    const auto config = cuda::PerThread::plan(problem, gpu, registers);
+    std::snprintf(text, bytes, "%d blocks a row of %d threads", config.blocks_per_row, config.threads);
+    return run_config(config);
   });
 }
 
