@@ -241,7 +241,13 @@ void read_floor(Tensor self, Tensor scratch) {
 
 template <Algorithm algorithm>
 void run_varlen(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like, const char* op) {
-  run_plan(cuda::make_varlen_plan(problem, device_of(like.get_device_index()), algorithm), buffers, like, op);
+  const cuda::VarlenPlan plan =
+      cuda::make_varlen_plan(problem, device_of(like.get_device_index()), algorithm);
+  const bool serves =
+      std::visit([](const auto& config) { return config.kAlgorithm == algorithm; }, plan.config);
+  check(algorithm == Algorithm::kAuto || serves, "gputopk::_varlen: algorithm ", static_cast<int>(algorithm),
+        " does not serve this");
+  run_plan(plan, buffers, like, op);
 }
 
 VarlenOutputs varlen_study(const Tensor& self, int64_t k, const MaybeTensor& lengths,
@@ -255,6 +261,8 @@ VarlenOutputs varlen_study(const Tensor& self, int64_t k, const MaybeTensor& len
       default: return run_varlen<Algorithm::kAuto>;
     }
   };
+  check(algorithm == 0 || algorithm == 1 || algorithm == 3 || algorithm == 5,
+        "gputopk::_varlen: algorithm must be 0, 1, 3 or 5, but is ", algorithm);
   const MaybeTensor none;
   const VarlenArguments arguments{self, k,    lengths, starts, none,  mask, none, none, none, 1,
                                   none, none, true,    false,  order, true, -1,   {},   {}};
@@ -287,8 +295,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
   m.def(
       "_split_bucket(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int rule=0, int tile=0, "
       "int cutoff=0, bool task=True, bool control_flow=True) -> (Tensor values, Tensor indices)");
-  // topk_varlen by an algorithm that takes windows, where it serves: air, delegate, split_bucket; else the
-  // plan's choice, by a block a row.
+  // topk_varlen by an algorithm that takes windows: air, delegate or split_bucket; 0 is the plan's choice.
   m.def(
       "_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? mask=None, int "
       "order=0, int algorithm=0) -> (Tensor values, Tensor indices, Tensor counts)");

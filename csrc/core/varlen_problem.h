@@ -1,9 +1,8 @@
 // One ragged top-k request in plain numbers: what the binding hands to the CPU and CUDA algorithms.
 //
 // The contract, which both keep, besides problem.h's:
-//   - A row's window is [start, start + length) of its columns; starts and lengths are clamped into [0,
-//   cols],
-//     and the window's end to cols. Nothing outside it is read.
+//   - A row's window is [start, start + length) of its columns; starts and lengths are clamped into
+//     [0, cols], and the window's end to cols. Nothing outside it is read.
 //   - Its candidates are the elements of the window whose mask is set, whose id is not negative, and of which
 //     all conditions hold. It has min(row_k, k, candidates) winners, and row_k is clamped into [0, k].
 //   - Winners stand first, then padding: pad_index and pad_bits. A NaN or infinite candidate is no padding.
@@ -58,11 +57,11 @@ struct Windows {
   int64_t k = 0;
 
   GPUTOPK_HOST_DEVICE Window of(int64_t row) const {
-    Window window{0, cols, k};
-    if (starts.data) window.start = clamp_number(starts.at(row), 0, cols);
-    if (lengths.data) window.length = clamp_number(lengths.at(row), 0, cols);
-    if (window.length > cols - window.start) window.length = cols - window.start;
-    if (row_k.data) window.k = clamp_number(row_k.at(row), 0, k);
+    // All are on their way before one is looked at.
+    const int64_t start = starts.data ? starts.at(row) : 0, length = lengths.data ? lengths.at(row) : cols;
+    const int64_t wanted = row_k.data ? row_k.at(row) : k;
+    Window window{clamp_number(start, 0, cols), 0, clamp_number(wanted, 0, k)};
+    window.length = clamp_number(length, 0, cols - window.start);
     return window;
   }
 

@@ -74,7 +74,8 @@ ErrorCode run(const VarlenPlan& plan, const VarlenBuffers& buffers, Stream strea
   selection.indices = memory.positions;
   selection.workspace = memory.steps;
   const WindowOutputs outputs = outputs_of(problem, buffers);
-  if (plan.selection_finishes) rows.outputs = outputs;
+  rows.outputs = outputs;
+  if (!plan.selection_finishes) rows.outputs.indices = nullptr;
   ErrorCode error = 0;
   if (problem.filter.filters())
     error = varlen::find_candidates(problem, memory.candidates, plan.device, stream);

@@ -12,15 +12,16 @@ struct RowCandidates {
   const uint32_t* bits = nullptr;  // null: all are
 
   GPUTOPK_HOST_DEVICE bool has(int64_t position) const {
-    return bits == nullptr || (bits[position / 32] >> (position % 32) & 1) != 0;
+    return bits == nullptr || (bits[position >> 5] >> (position & 31) & 1) != 0;
   }
-  // Bits of the `count` positions from `first` on, all in the window: count <= 16.
+  // Bits of the `count` positions from `first` on: count <= 16. The last word that is needed for positions in
+  // the window is the last that is read, if first is a multiple of count or all of them are.
   GPUTOPK_HOST_DEVICE uint32_t of(int64_t first, int count) const {
     const uint32_t all = (1u << count) - 1;
     if (bits == nullptr) return all;
-    const int shift = static_cast<int>(first % 32);
-    uint32_t found = bits[first / 32] >> shift;
-    if (shift + count > 32) found |= bits[first / 32 + 1] << (32 - shift);
+    const int shift = static_cast<int>(first & 31);
+    uint32_t found = bits[first >> 5] >> shift;
+    if (shift + count > 32) found |= bits[(first >> 5) + 1] << (32 - shift);
     return found & all;
   }
 };
@@ -46,7 +47,7 @@ struct WindowOutputs {
   int64_t index_stride = 0;
   bool wide_indices = false;
   IndexMap map;
-  uint64_t pad = 0;  // the value behind the winners
+  uint64_t pad = 0;  // the value behind the winners, here or where a step goes on with them
 
 #ifdef __CUDACC__
   template <class Bits>

@@ -93,6 +93,11 @@ def test_windows_on_clusters(dtype):
                 result, plan = run(tensor, k, device, seed, algorithm="delegate", **given)
                 assert f"delegate: a cluster of {blocks} blocks" in plan
                 assert_varlen(result, tensor, k, **given)
+        # Rows that are longer than was promised, and fewer winners of some.
+        given = {"row_k": torch.tensor([90, 3, 0, 90, 5, 41]), "max_length": 9_000, "return_values": seed > 1}
+        result, plan = run(tensor, 90, device, seed, gap=3, algorithm="delegate", **given)
+        assert "delegate" in plan
+        assert_varlen(result, tensor, 90, **given)
 
 
 @pytest.mark.parametrize("order", ORDERS)

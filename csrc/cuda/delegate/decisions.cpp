@@ -135,6 +135,21 @@ bool FromSample::serves(const Problem& problem, const Device& device) {
   return config.rank <= config.delegates * tuning::kSampleMostRank;
 }
 
+namespace {
+
+// Windows of rows that no sample tells k of: they are listed whole, or their bound is found from them.
+void without_sample(const Problem& problem, OneCluster& config) {
+  int threads = tuning::kClusterMinThreads;
+  while (threads < tuning::kClusterMaxThreads && threads * tuning::kClusterItems < problem.cols) threads *= 2;
+  const int64_t room =
+      std::min<int64_t>(divide_up(problem.cols, 64) * 64, int64_t{threads} * tuning::kClusterItems);
+  if (problem.k > std::min(room, problem.cols)) return;
+  config.threads = threads;
+  config.room = static_cast<int>(room);
+}
+
+}  // namespace
+
 OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool windows) {
   const int per_vector = 16 / dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
@@ -165,11 +180,12 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
       config.room = static_cast<int>(room);
     }
   }
+  if (config.threads == 0 && windows) without_sample(problem, config);
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
-  const double reach = windows ? tuning::kClusterReachOfWindows : tuning::kClusterReach;
-  const double places = reach * device.sm_count * per_sm;
+  config.places = static_cast<int>(tuning::kClusterReach * device.sm_count * per_sm);
+  const double places = config.places * (windows ? tuning::kClusterBlocksToSpare : 1.0);
   const int most_blocks = std::min(device.cluster_blocks, tuning::kClusterMostBlocks);
   config.blocks = 1;
   while (2 * config.blocks <= most_blocks &&
@@ -191,6 +207,10 @@ bool OneCluster::serves(const Problem& problem, const Device& device) {
          plan(problem, device).threads > 0;
 }
 
+bool OneCluster::serves_windows(const Problem& problem, const Device& device) {
+  return problem.cols > 0 && plan(problem, device, /*windows=*/true).threads > 0;
+}
+
 void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes,
                 "delegate: subranges of 2^%d, beta %d, %d blocks a row, room for %lld candidates", alpha,
@@ -205,11 +225,14 @@ void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
 }
 
 void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes) const {
-  std::snprintf(
-      text, text_bytes,
-      "delegate: a cluster of %d blocks a row, %d threads, bound is number %d of a sample of %d, room for %d "
-      "candidates",
-      blocks, threads, rank, threads * vectors * (16 / dtype_bytes(problem.dtype)), room);
+  char bound[80] = "bound from the row";
+  if (vectors > 0) {
+    std::snprintf(bound, sizeof(bound), "bound is number %d of a sample of %d", rank,
+                  threads * vectors * (16 / dtype_bytes(problem.dtype)));
+  }
+  std::snprintf(text, text_bytes,
+                "delegate: a cluster of %d blocks a row, %d threads, %s, room for %d candidates", blocks,
+                threads, bound, room);
 }
 
 Work FromMaxima::work(const Problem& problem, const Device& device) const {
@@ -226,8 +249,9 @@ Work FromSample::work(const Problem& problem, const Device& device) const {
 }
 
 Work OneCluster::work(const Problem& problem, const Device& device) const {
+  const bool is_listed = problem.cols <= room;
   return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
-                 /*reads=*/1);
+                 vectors > 0 || is_listed ? 1 : tuning::kClusterReadsWithoutSample);
 }
 
 }  // namespace gputopk::cuda::delegate

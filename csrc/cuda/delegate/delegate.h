@@ -86,16 +86,18 @@ struct OneCluster {
 
   int blocks;            // of a row's cluster: a power of two
   int threads;           // of a block
-  int vectors;           // of the sample, a thread's
+  int vectors;           // of the sample, a thread's; 0, of windows alone: there is none
   int rank;              // of the bound in the sample: at most `threads`
   int room;              // for candidates of a row: a multiple of 64
   int prefetched_tiles;  // into L2, by a block, while the bound is found
+  int places;            // of blocks that run at once
 
   static bool serves(const Problem& problem, const Device& device);
   static OneCluster plan(const Problem& problem, const Device& device) {
     return plan(problem, device, false);
   }
   // `windows`: rows are windows of no more than problem.cols, as far as is known.
+  static bool serves_windows(const Problem& problem, const Device& device);
   static OneCluster plan(const Problem& problem, const Device& device, bool windows);
   Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem&) const { return true; }

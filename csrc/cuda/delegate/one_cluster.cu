@@ -66,9 +66,16 @@ struct Row {
   int index_bits;
 };
 
+// The strata of the sample, of the sectors that there are wherever the row begins.
+template <class Bits>
+GPUTOPK_HOST_DEVICE Strata strata_of(int64_t cols, int threads, int vectors) {
+  return Strata::of((cols / kPerVector<Bits> - 1) / kSectorVectors,
+                    int64_t{threads} * vectors / kSectorVectors);
+}
+
 struct AllCandidates {
   static constexpr bool kFilters = false;
-  __device__ constexpr bool has(int64_t) const { return true; }
+  __device__ constexpr uint32_t of(int64_t, int) const { return ~0u; }
 };
 struct SomeCandidates : RowCandidates {
   static constexpr bool kFilters = true;
@@ -78,7 +85,7 @@ struct SomeCandidates : RowCandidates {
 template <class Bits>
 struct Rectangle {
   static constexpr bool kWindows = false;
-  using Filter = AllCandidates;
+  using OfRow = AllCandidates;
   Row<Bits> row;  // the first
   int64_t row_stride;
 
@@ -93,37 +100,59 @@ struct Rectangle {
 template <class Bits>
 struct Ragged {
   static constexpr bool kWindows = true;
-  using Filter = SomeCandidates;
+  using OfRow = SomeCandidates;
   WindowRows rows;
   const Bits* input;
+  int64_t row_count;
   int blocks;   // of a row's cluster
+  int places;   // of blocks that run at once
   int vectors;  // that a thread's sample has at most
 
   __device__ WindowWriter<Bits> writer(int64_t number, const WinnerWriter<Bits>& output) const {
     return {rows, number, output};
   }
+  // By all threads of a block.
   __device__ Row<Bits> of(int64_t number) const {
     const Window window = rows.of(number);
+    const int threads = static_cast<int>(blockDim.x);
     Row<Bits> row{};
     row.begin = input + number * rows.row_stride + window.start;
     row.cols = window.length;
     row.k = static_cast<int>(window.k);
-    const int64_t tile = int64_t{blockDim.x} * kUnroll<Bits> * kPerVector<Bits>;
-    row.blocks = static_cast<int>(max(int64_t{1}, min(int64_t{blocks}, (row.cols + tile - 1) / tile)));
+    const int64_t tile = int64_t{threads} * kUnroll<Bits> * kPerVector<Bits>;
+    const int64_t most = min(int64_t{blocks}, (row.cols + tile - 1) / tile);
+    row.blocks = static_cast<int>(max(int64_t{1}, min(most, fair_blocks(row.cols))));
     row.part_cols = part_of_cluster(row.cols, row.blocks, sizeof(Bits));
     row.index_bits = row.cols > 1 ? bits_of(static_cast<Index>(row.cols - 1)) : 0;
-    // As many sectors as strata, wherever the row begins.
-    const int64_t threads = blockDim.x;
-    row.vectors = vectors;
-    while ((threads * row.vectors + 1) * kPerVector<Bits> > row.cols && row.vectors > 0) row.vectors /= 2;
-    if (row.vectors == 0) return row;
-    row.strata = Strata::of((row.cols / kPerVector<Bits> - 1) / kSectorVectors,
-                            threads * row.vectors / kSectorVectors);
-    const float sample = static_cast<float>(threads * row.vectors * kPerVector<Bits>);
-    const float winners = static_cast<float>(row.k) * sample / static_cast<float>(row.cols);
-    row.rank = static_cast<int>(tuning::sample_rank(winners));
-    if (row.rank > threads) row.vectors = 0;
+    // The largest sample that the row has sectors enough for, wherever it begins, and whose rank will do.
+    for (int v = vectors; v > 0 && row.vectors == 0; v /= 2) {
+      if ((int64_t{threads} * v + 1) * kPerVector<Bits> > row.cols) continue;
+      const float sample = static_cast<float>(threads * v * kPerVector<Bits>);
+      row.rank = static_cast<int>(
+          tuning::sample_rank(static_cast<float>(row.k) * sample / static_cast<float>(row.cols)));
+      if (row.rank <= threads) row.vectors = v;
+    }
+    if (row.vectors > 0) row.strata = strata_of<Bits>(row.cols, threads, row.vectors);
     return row;
+  }
+
+ private:
+  // A row's part of all blocks that run at once: as its part of all elements.
+  __device__ int64_t fair_blocks(int64_t length) const {
+    if (blocks == 1 || row_count == 1) return blocks;
+    __shared__ uint64_t of_warps[tuning::kClusterMaxThreads / 32];
+    uint64_t elements = 0;
+    for (int64_t i = threadIdx.x; i < row_count; i += blockDim.x) {
+      elements += static_cast<uint64_t>(rows.windows.of(i).length);
+    }
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) elements += __shfl_xor_sync(~0u, elements, step);
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = elements;
+    __syncthreads();  // all warps have added up
+    uint64_t all = 0;
+    for (int warp = 0; warp < static_cast<int>(blockDim.x) / 32; ++warp) all += of_warps[warp];
+    return static_cast<int64_t>(static_cast<float>(places) * static_cast<float>(length) /
+                                static_cast<float>(max(all, uint64_t{1})));
   }
 };
 
@@ -161,9 +190,9 @@ struct Part {
 };
 
 // Step 1. The same in all blocks of the row. False: the sample has fewer candidates than the rank.
-template <class Order, class Filter, class Bits = typename Order::Bits>
+template <class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const Part<Bits>& part,
-                                                     const Order& order, const Filter& filter,
+                                                     const Order& order, const OfRow& candidates,
                                                      int prefetched_tiles, uint32_t* histogram,
                                                      Shared<Bits>& shared, Extended<Bits>& bound) {
   using Word = typename KeyWord<Bits>::type;
@@ -174,7 +203,7 @@ __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const
   const RowShape<Bits> shape(row.begin, row.cols);
   Vector<Bits> sampled[kVectors];
   Index first[kVectors];
-  uint32_t candidates = 0;  // a bit for each element
+  uint32_t present = 0;  // a bit for each candidate
   static_assert(kVectors * kElements <= 32);
 #pragma unroll
   for (int v = 0; v < kVectors; ++v) {
@@ -183,7 +212,7 @@ __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const
     const Index sector = static_cast<Index>(row.strata.entry_of(number / kSectorVectors));
     first[v] = shape.head + (sector * kSectorVectors + number % kSectorVectors) * kElements;
     sampled[v] = load_vector<Reading::kAgain>(row.begin + first[v]);
-    if constexpr (Filter::kFilters) candidates |= filter.of(first[v], kElements) << (v * kElements);
+    if constexpr (OfRow::kFilters) present |= candidates.of(first[v], kElements) << (v * kElements);
   }
   const auto each = [&](auto&& visit) {
 #pragma unroll
@@ -191,7 +220,7 @@ __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const
       if (v >= row.vectors) continue;
 #pragma unroll
       for (int e = 0; e < kElements; ++e) {
-        if (Filter::kFilters && (candidates >> (v * kElements + e) & 1) == 0) continue;
+        if (OfRow::kFilters && (present >> (v * kElements + e) & 1) == 0) continue;
         visit(Extended<Bits>{order(sampled[v][e]), last_index - first[v] - e});
       }
     }
@@ -210,14 +239,14 @@ __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const
   SeenKeys<Word> seen;
   seen.see(best);
   shared.range.add(seen);
-  if constexpr (Filter::kFilters) {
-    const unsigned own = __reduce_add_sync(~0u, static_cast<unsigned>(__popc(candidates)));
+  if constexpr (OfRow::kFilters) {
+    const unsigned own = __reduce_add_sync(~0u, static_cast<unsigned>(__popc(present)));
     if (thread % 32 == 0) atomicAdd(&shared.sampled, own);
   }
   __syncthreads();  // all warps have added
   // The memory is idle from here on. Earlier, the sample would wait for all this.
   prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, prefetched_tiles);
-  if (Filter::kFilters && shared.sampled < static_cast<uint32_t>(row.rank)) return false;
+  if (OfRow::kFilters && shared.sampled < static_cast<uint32_t>(row.rank)) return false;
   auto selection = Selection<Word, Index>::whole_row(
       static_cast<uint64_t>(row.rank), static_cast<uint64_t>(threads) * row.vectors * kElements);
   selection.low.key = static_cast<Word>(shared.range.least);
@@ -247,11 +276,27 @@ __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const
   }
 }
 
+// Of a lane's chosen elements those that are candidates; device/row_reader.cuh says which they are.
+template <class Bits>
+__device__ __forceinline__ uint32_t among_candidates(const RowCandidates& candidates, int64_t first,
+                                                     int distance, uint32_t chosen) {
+  constexpr int kElements = kPerVector<Bits>;
+  if (candidates.bits == nullptr || chosen == 0) return chosen;
+  if (distance == 0) return candidates.has(first) ? chosen : 0;  // one element, of the ragged ends
+#pragma unroll
+  for (int v = 0; v < kUnroll<Bits>; ++v) {
+    constexpr uint32_t kAll = (1u << kElements) - 1;
+    if ((chosen >> (v * kElements) & kAll) == 0) continue;
+    chosen &= ~((~candidates.of(first + v * distance, kElements) & kAll) << (v * kElements));
+  }
+  return chosen;
+}
+
 // Step 2: lists the part's candidates that reach the bound, as far as there is room. shared.listed, which was
 // zero, is how many do.
-template <class Order, class Filter, class Bits = typename Order::Bits>
+template <class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended<Bits>& bound,
-                                          const Order& order, const Filter& candidates, uint32_t room,
+                                          const Order& order, const OfRow& candidates, uint32_t room,
                                           const BlockMemory<Bits, Index>& memory, uint32_t& listed) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   // Where the bound's own element is, counted from the part's first: elements of its key reach it up to
@@ -272,11 +317,8 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
             if (behind && order(element_of(loaded, at)) == bound.key) chosen &= ~(1u << at);
           }
         }
-        if constexpr (Filter::kFilters) {
-          for (uint32_t left = chosen; left != 0; left &= left - 1) {
-            const int at = __ffs(static_cast<int>(left)) - 1;
-            if (!candidates.has(part.first + index_of<Bits>(begin, distance, at))) chosen &= ~(1u << at);
-          }
+        if constexpr (OfRow::kFilters) {
+          chosen = among_candidates<Bits>(candidates, part.first + begin, distance, chosen);
         }
         const uint32_t own = __popc(chosen);
         uint32_t so_far = own;
@@ -299,9 +341,9 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
 
 // Where a sample misled: a bound that k of the row's `count` candidates reach, and no more than there is room
 // for. The same in all blocks of the row.
-template <class Order, class Filter, class Bits = typename Order::Bits>
+template <class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> part, Order order,
-                                                    Filter candidates, int64_t count, int room,
+                                                    OfRow candidates, int64_t count, int room,
                                                     uint32_t* counters, Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kBits = tuning::kClusterDigitBits;
@@ -309,7 +351,7 @@ __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> pa
   uint32_t* const sums = own + (1 << kBits);
   auto selection =
       Selection<Word, Index>::whole_row(static_cast<uint64_t>(row.k), static_cast<uint64_t>(count));
-  const auto has = [&](int64_t number) { return candidates.has(part.first + number); };
+  const auto has = [&](int64_t first, int elements) { return candidates.of(part.first + first, elements); };
   Digit digit = digit_of_pass(1, kBits, Order::kBits, row.index_bits);
   for (bool first = true;; first = false) {
     const int bins = 1 << digit.width();
@@ -348,10 +390,9 @@ struct Listed {
 // that is all.
 template <class Order, class Bits = typename Order::Bits>
 __device__ bool write_unselected(const WindowRows& rows, const Row<Bits>& row, const Part<Bits>& part,
-                                 int64_t count, const Order& order, int64_t places,
-                                 const WindowWriter<Bits>& output) {
+                                 int64_t count, int64_t places, const WindowWriter<Bits>& output) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (part.first == 0) output.finish(row.k, places, order.worst());
+  if (part.first == 0) output.finish(row.k, places);
   const bool takes_all = rows.any_order && row.k == row.cols && count == row.cols;
   if (row.k > 0 && !takes_all) return false;
   for (int64_t i = thread; row.k > 0 && i < part.cols; i += threads) {
@@ -384,13 +425,13 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   // By position where all candidates win, and any order will do.
   bool by_position = false;
   int64_t count = row.cols;
-  typename Rows::Filter candidates{};
+  typename Rows::OfRow candidates{};
   Extended<Bits> bound{};  // that all elements reach
   if constexpr (Rows::kWindows) {
     const WindowRows& rows = params.rows.rows;
     candidates = {rows.candidates.of(row_number)};
     count = rows.count_of(row_number, {0, row.cols, row.k});
-    if (write_unselected(rows, row, part, count, order, params.places, output)) return;
+    if (write_unselected<Bits>(rows, row, part, count, params.places, output)) return;
     by_position = rows.any_order && row.k == count;
   }
   const bool lists_all = Rows::kWindows && static_cast<uint64_t>(count) <= room;
@@ -511,9 +552,7 @@ ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream
     row.k = static_cast<int>(problem.k);
     row.blocks = config.blocks;
     row.vectors = config.vectors;
-    // Wherever a row begins.
-    row.strata = Strata::of((problem.cols / kPerVector<Bits> - 1) / kSectorVectors,
-                            int64_t{config.threads} * config.vectors / kSectorVectors);
+    row.strata = strata_of<Bits>(problem.cols, config.threads, config.vectors);
     row.rank = config.rank;
     row.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
     return Rectangle<Bits>{row, problem.row_stride};
@@ -524,7 +563,9 @@ ErrorCode OneCluster::run_windows(const Problem& problem, const WindowRows& rows
                                   Stream stream) const {
   return run_with(*this, problem, buffers, stream, [&](const OneCluster& config, auto order) {
     using Bits = typename decltype(order)::Bits;
-    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), config.blocks, config.vectors};
+    return Ragged<Bits>{rows,          static_cast<const Bits*>(buffers.input),
+                        problem.rows,  config.blocks,
+                        config.places, config.vectors};
   });
 }
 

@@ -9,9 +9,9 @@ struct Cluster {
   __device__ static int blocks() { return static_cast<int>(__clusterSizeInBlocks()); }
   __device__ static int rank() { return static_cast<int>(__clusterRelativeBlockRank()); }
 
-  // A barrier in two halves, by all threads of all blocks: what they wrote before arriving is seen by all who
-  // have waited. No block may end before the others have done with its shared memory, nor touch theirs before
-  // all have begun.
+  // A barrier in two halves, by all threads of all blocks that have not ended: what they wrote before
+  // arriving is seen by all who have waited. No block may end before the others have done with its shared
+  // memory, nor touch theirs before all have begun.
   __device__ static void arrive() { __cluster_barrier_arrive(); }
   __device__ static void wait() { __cluster_barrier_wait(); }
 

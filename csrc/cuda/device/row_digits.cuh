@@ -13,10 +13,11 @@ namespace gputopk::cuda {
 
 // `has` of all elements.
 struct HasAll {
-  __device__ constexpr bool operator()(int64_t) const { return true; }
+  __device__ constexpr uint32_t operator()(int64_t, int) const { return ~0u; }
 };
 
-// The first digit of every element, which `seen` sees too, of those that has(number in the part) says.
+// The first digit of every element, which `seen` sees too. Elements are those that has(first, count) has a
+// bit for, of `count` of the part from number `first` on.
 template <class Order, class Index, class Seen, class Has = HasAll>
 __device__ void count_first_digit(const Order& order, const typename Order::Bits* part, int64_t cols,
                                   Index reversed, const Digit& digit, uint32_t* histogram, Seen& seen,
@@ -27,9 +28,10 @@ __device__ void count_first_digit(const Order& order, const typename Order::Bits
       part, cols, /*part=*/0, /*parts=*/1, AllTiles{},
       [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
         if (!valid) return 0;
+        const uint32_t there = has(index, elements.kElements);
 #pragma unroll
         for (int i = 0; i < elements.kElements; ++i) {
-          if (!has(index + i)) continue;
+          if ((there >> i & 1) == 0) continue;
           const Word key = order(elements[i]);
           seen.see(key);
           if constexpr (sizeof(Bits) == 1) {
@@ -54,13 +56,15 @@ __device__ void count_next_digit(const Order& order, const typename Order::Bits*
   visit_row<Reading::kAgain>(
       part, cols, /*part=*/0, /*parts=*/1, AllTiles{},
       [&](const auto& elements, int64_t index, bool valid) -> uint32_t {
+        if (!valid) return 0;
+        const uint32_t there = has(index, elements.kElements);
 #pragma unroll
         for (int i = 0; i < elements.kElements; ++i) {
           const Word distance = static_cast<Word>(order(elements[i]) - selection.low.key);
-          if (!valid || distance > span) continue;
+          if (distance > span || (there >> i & 1) == 0) continue;
           const Index own = reversed - static_cast<Index>(index) - i;
           const Extended x{static_cast<Word>(selection.low.key + distance), own};
-          if (x < selection.low || selection.split < x || !has(index + i)) continue;
+          if (x < selection.low || selection.split < x) continue;
           seen.see(x.key);
           atomicAdd(histogram + digit.of(distance, own - selection.low.reversed), 1u);
         }

@@ -147,7 +147,8 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, A
   const auto block = air::OneBlock::plan(expected, device);
   VarlenConfig best = block;
   bool in_order = block.lists_winners;
-  // A block that moves candidates together before reads as much as one that selects from them.
+  // Moving candidates together before is taken to cost as much as selecting from them. Finding them costs the
+  // same whatever follows.
   double least = microseconds_of(block, expected, device) * (varlen.filter.filters() ? 2 : 1);
   const auto offer = [&](const auto& config, const Problem& problem) {
     if (algorithm != Algorithm::kAuto && algorithm != config.kAlgorithm) return;
@@ -157,8 +158,10 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, A
     in_order = true;
     least = us;
   };
-  const bool selects = !varlen.kth_alone && selection.k > 0 && selection.cols > 0;
-  if (selects && delegate::OneCluster::serves(expected, device)) {
+  constexpr int64_t kMostRows = INT32_MAX / 16;  // of a grid of clusters
+  const bool selects =
+      !varlen.kth_alone && selection.k > 0 && selection.cols > 0 && selection.rows <= kMostRows;
+  if (selects && delegate::OneCluster::serves_windows(expected, device)) {
     offer(delegate::OneCluster::plan(expected, device, /*windows=*/true), expected);
   }
   // Tiles are those of whole rows, however short the windows are said to be.

@@ -256,10 +256,7 @@ __device__ __forceinline__ void write_row(const Level& level, PaddedList<EntryOf
     const int64_t index = static_cast<int64_t>(PackOf<Word>::index(entry));
     output.write(rank, elements[index], index);
   });
-  if constexpr (Level::kWindows) {
-    const Bits pad = static_cast<Bits>(pad_bits(problem.dtype, problem.largest, problem.magnitude));
-    output.finish(winners, problem.k, pad);
-  }
+  if constexpr (Level::kWindows) output.finish(winners, problem.k);
 }
 
 // What becomes of a tile's list: entries of the next level, or, where it was the row's only tile, its

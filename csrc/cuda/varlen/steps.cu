@@ -37,7 +37,7 @@ __device__ inline int64_t read_position(const void* positions, bool wide, int64_
 
 struct FindParams {
   int64_t rows;
-  int64_t chunks;  // of a row, a warp's each
+  int64_t shares;  // of a row as long as rows are expected to be, a warp's each
   Windows windows;
   Filter filter;
   Candidates candidates;
@@ -68,37 +68,53 @@ __device__ __forceinline__ uint32_t passing(uint32_t word, Load&& load, Test&& t
   return found & word;
 }
 
-__global__ void __launch_bounds__(tuning::kVarlenFindThreads)
-    find_bits(const __grid_constant__ FindParams params) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int64_t warps = static_cast<int64_t>(gridDim.x) * (tuning::kVarlenFindThreads / 32);
-  for (int64_t number =
-           static_cast<int64_t>(blockIdx.x) * (tuning::kVarlenFindThreads / 32) + threadIdx.x / 32;
-       number < params.rows * params.chunks; number += warps) {
-    const int64_t row = number / params.chunks, first = number % params.chunks * kChunk;
-    const Window window = params.windows.of(row);
-    const int64_t own = window.length - first - 32 * lane;  // of the lane's positions, and what follows
-    const bool has_winners = window.k > 0;
-    uint32_t word = !has_winners || own <= 0 ? 0 : own >= 32 ? ~0u : (1u << own) - 1;
-    const Filter& filter = params.filter;
-    const int64_t col = window.start + first;
-    if (filter.mask != nullptr) {
-      const uint8_t* const mask = filter.mask + row * filter.mask_row_stride + col;
-      word = passing(word, [&](int at) { return mask[at]; }, [](uint8_t x) { return x != 0; });
-    }
-    if (filter.ids.data != nullptr) {
+// The lane's word of a chunk of the row, whose window has `left` positions from the chunk's first on, which
+// is column `col`. By whole warps.
+__device__ uint32_t word_of_chunk(const Filter& filter, int64_t row, int64_t col, int64_t left) {
+  const int64_t own = left - 32 * (threadIdx.x % 32);
+  uint32_t word = own >= 32 ? ~0u : own > 0 ? (1u << own) - 1 : 0;
+  if (filter.mask != nullptr) {
+    const uint8_t* const mask = filter.mask + row * filter.mask_row_stride + col;
+    word = passing(word, [&](int at) { return mask[at]; }, [](uint8_t x) { return x != 0; });
+  }
+  if (filter.ids.data != nullptr) {
+    word = passing(
+        word, [&](int at) { return filter.ids.at(row, col + at); }, [](int64_t id) { return id >= 0; });
+  }
+  for (int i = 0; i < filter.condition_count; ++i) {
+    filter.conditions[i].visit_row(row, [&](const auto& order, const auto& accepted, const auto* column) {
       word = passing(
-          word, [&](int at) { return filter.ids.at(row, col + at); }, [](int64_t id) { return id >= 0; });
+          word, [&](int at) { return column[col + at]; },
+          [&](auto element) { return accepted.has(order(element)); });
+    });
+  }
+  return word;
+}
+
+// A row that is longer than expected is walked in turns.
+__global__ void __launch_bounds__(tuning::kVarlenFindThreads, tuning::kVarlenFindBlocksPerSm)
+    find_bits(const __grid_constant__ FindParams params) {
+  constexpr int kWarps = tuning::kVarlenFindThreads / 32;
+  constexpr int64_t kShare = tuning::kVarlenFindChunks * kChunk;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int64_t warps = static_cast<int64_t>(gridDim.x) * kWarps;
+  for (int64_t number = static_cast<int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
+       number < params.rows * params.shares; number += warps) {
+    const int64_t row = number / params.shares, share = number % params.shares;
+    const Window window = params.windows.of(row);
+    uint32_t* const bits = params.candidates.bits + row * params.candidates.words;
+    unsigned count = 0;  // of this lane
+    for (int64_t begin = share * kShare; begin < window.length; begin += params.shares * kShare) {
+      const int64_t end = min(begin + kShare, window.length);
+      for (int64_t first = begin; first < end; first += kChunk) {
+        const int64_t left = window.length - first;
+        const uint32_t word =
+            window.k > 0 ? word_of_chunk(params.filter, row, window.start + first, left) : 0;
+        if (left > 32 * lane) bits[first / 32 + lane] = word;
+        count += static_cast<unsigned>(__popc(word));
+      }
     }
-    for (int i = 0; i < filter.condition_count; ++i) {
-      filter.conditions[i].visit_row(row, [&](const auto& order, const auto& accepted, const auto* column) {
-        word = passing(
-            word, [&](int at) { return column[col + at]; },
-            [&](auto element) { return accepted.has(order(element)); });
-      });
-    }
-    if (own > 0) params.candidates.bits[row * params.candidates.words + first / 32 + lane] = word;
-    const unsigned count = __reduce_add_sync(~0u, static_cast<unsigned>(__popc(word)));
+    count = __reduce_add_sync(~0u, count);
     if (lane == 0 && count > 0) {
       atomicAdd(reinterpret_cast<unsigned long long*>(params.candidates.counts + row),
                 static_cast<unsigned long long>(count));
@@ -212,15 +228,16 @@ ErrorCode visit_bits(DType dtype, Visitor&& visitor) {
 ErrorCode find_candidates(const VarlenProblem& varlen, const Candidates& candidates, const Device& device,
                           Stream stream) {
   const int64_t rows = varlen.problem.rows;
-  const int64_t chunks = (varlen.problem.cols + kChunk - 1) / kChunk;
   const cudaError_t error = cudaMemsetAsync(candidates.counts, 0, rows * sizeof(int64_t), stream);
-  if (error != cudaSuccess || chunks == 0) return error;
+  if (error != cudaSuccess || varlen.problem.cols == 0) return error;
+  constexpr int64_t kShare = tuning::kVarlenFindChunks * kChunk;
   constexpr int kWarps = tuning::kVarlenFindThreads / 32;
-  const int64_t wanted = (rows * chunks + kWarps - 1) / kWarps;
+  const int64_t shares = (std::max<int64_t>(varlen.max_length, 1) + kShare - 1) / kShare;
+  const int64_t wanted = (rows * shares + kWarps - 1) / kWarps;
   const int64_t most = int64_t{tuning::kVarlenFindBlocksPerSm} * device.sm_count;
   return launch_kernel(/*ahead=*/false, find_bits, static_cast<unsigned>(std::min(wanted, most)),
                        tuning::kVarlenFindThreads, 0, stream,
-                       FindParams{rows, chunks, varlen.windows, varlen.filter, candidates});
+                       FindParams{rows, shares, varlen.windows, varlen.filter, candidates});
 }
 
 ErrorCode move_together(const VarlenProblem& varlen, const VarlenBuffers& buffers,
