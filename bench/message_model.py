@@ -11,6 +11,8 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from torch_topk import distributed
 
 INDEX_BYTES = 8
@@ -26,6 +28,7 @@ class Request:
     local_elements: int  # of a row, on a rank
     rows: int = 1
     gather: str = "all"
+    device: str = "cuda"
 
     @property
     def entries(self) -> int:
@@ -44,7 +47,9 @@ class Request:
     @property
     def narrows(self) -> bool:
         """Which way the code takes."""
-        return self.ranks * self.gathered_bytes > distributed._GATHERED_PER_COUNTED * self.counted_bytes
+        return distributed._saves_by_narrowing(
+            self.ranks * self.gathered_bytes, self.counted_bytes, torch.device(self.device)
+        )
 
     def messages(self, narrows: bool) -> list[float]:
         """Bytes that a rank receives in each, after the agreement."""

@@ -239,13 +239,13 @@ def test_the_model_adds_up():
     assert math.isclose(message_model.predicted_us(request, 1000.0, constants), want)
     assert constants.merge(0) == 0 and constants.merge(150) == 10.5 and constants.merge(20_000) == 40
     # Sharded output: no winners are sent, and none merged.
-    sharded = Request(4, 2**20, 2**20, gather="none")
+    sharded = Request(4, 2**24, 2**24, gather="none")
     assert sharded.narrows and len(sharded.messages(True)) == 4 and sharded.merged_entries(True) == 0
 
 
 def test_the_code_takes_the_way_that_the_model_takes():
     for way in gloo.run(2, ways):
-        assert way == [Request(2, k, 2**16).narrows for k in KS]
+        assert way == [Request(2, k, 2**16, device="cpu").narrows for k in KS]
 
 
 KS = (64, 2**14, 2**15)

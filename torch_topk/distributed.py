@@ -39,8 +39,11 @@ Gather = Literal["all", "root", "none"]
 # Digits of the search for the k-th best: 2048 counts a row and pass.
 _DIGIT_BITS = 11
 # Lists are gathered whole while that moves at most so many times the bytes of all passes' counts, which move
-# twice in an all-reduce: below, the search saves little, and it takes some more messages one after the other.
+# twice in an all-reduce, and at most so many bytes: below, the search saves little, and it takes some more
+# messages one after the other. CUDA's: on two GPUs that NVLink joins, gathering was the faster at all sizes
+# that were timed, up to 10^8 bytes (bench/results/distributed-h200.jsonl).
 _GATHERED_PER_COUNTED = 8
+_GATHERED_BYTES = {"cuda": 2**27}
 _MOST_DIMS = 8
 
 
@@ -285,7 +288,7 @@ def select_of_lists(
         entry_bytes = lists.values.element_size() + 8
         gathered = rows * max(lengths) * entry_bytes * len(lengths)
         counted = rows * passes_of(lists.values.element_size()) * (8 << _DIGIT_BITS)
-        narrows = gathered > _GATHERED_PER_COUNTED * counted
+        narrows = _saves_by_narrowing(gathered, counted, lists.values.device)
     rank = dist.get_rank(group)
     counts = None  # of each rank's lists, where they differ
     if narrows:
@@ -318,6 +321,10 @@ def _keep(lists: _Lists, counts: Tensor) -> ShardedTopK:
     indices.masked_fill_(behind, -1)
     integers_of(values).masked_fill_(behind, 0)
     return ShardedTopK(values, indices, counts.clone())
+
+
+def _saves_by_narrowing(gathered: int, counted: int, device: torch.device) -> bool:
+    return gathered > max(_GATHERED_PER_COUNTED * counted, _GATHERED_BYTES.get(device.type, 0))
 
 
 def _gather_lists(

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cuda/device/split.h"
+#include "cuda/sparsify/numbers.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda {
@@ -13,6 +15,7 @@ namespace {
 struct SparsifyMemory {
   char* indices = nullptr;
   char* positions = nullptr;
+  sparsify::Collecting collecting{};
   char* selection = nullptr;  // of the one, then of the other
   size_t bytes = 0;
 
@@ -21,9 +24,16 @@ struct SparsifyMemory {
     const int64_t winners = plan.problem.rows * plan.problem.k;
     Workspace workspace(base);
     indices = workspace.take<char>(winners * (plan.problem.wide_indices ? 8 : 4));
-    positions = workspace.take<char>(winners * (plan.order->problem.wide_indices ? 8 : 4));
-    selection = workspace.take<char>(
-        static_cast<int64_t>(std::max(workspace_bytes(*plan.selection), workspace_bytes(*plan.order))));
+    size_t selecting = workspace_bytes(*plan.selection);
+    if (plan.order) {
+      positions = workspace.take<char>(winners * (plan.order->problem.wide_indices ? 8 : 4));
+      selecting = std::max(selecting, workspace_bytes(*plan.order));
+    } else {
+      collecting.tiles = divide_up(plan.problem.cols, tuning::kCollectTile);
+      collecting.bounds = workspace.take<unsigned long long>(plan.problem.rows);
+      collecting.places = workspace.take<int64_t>(plan.problem.rows * collecting.tiles);
+    }
+    selection = workspace.take<char>(static_cast<int64_t>(selecting));
     bytes = workspace.bytes();
   }
 };
@@ -42,11 +52,16 @@ ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream s
   const SparsifyMemory memory(plan, buffers.workspace);
   Buffers selection;
   selection.input = buffers.self;
-  selection.values = buffers.values;  // take writes them again, in order
+  selection.values = buffers.values;  // written again, in order
   selection.indices = memory.indices;
   selection.workspace = memory.selection;
   ErrorCode error = run(*plan.selection, selection, stream);
   if (error != 0) return error;
+  if (!plan.order) {
+    error = sparsify::collect(plan.config, problem, buffers, memory.indices, memory.collecting, stream);
+    if (error != 0) return error;
+    return sparsify::drop_what_is_not_finite(plan.config, problem, buffers, stream);
+  }
   Buffers order;
   order.input = memory.indices;
   order.values = buffers.indices;

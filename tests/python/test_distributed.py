@@ -36,15 +36,15 @@ def problem_of(rank, ranks, tensor, k, cuts, narrows=None, shuffled=False, **opt
         place = ranks - 1 - rank
         begin, end = cuts[place], cuts[place + 1]
         offset = begin
-    before = distributed._GATHERED_PER_COUNTED
+    before = distributed._saves_by_narrowing
     if narrows is not None:
-        distributed._GATHERED_PER_COUNTED = -1 if narrows else 1e30
+        distributed._saves_by_narrowing = lambda *_: narrows
     try:
         local = tensor.to(gloo.device())[..., begin:end]
         found = distributed.topk(local, k, offset=offset, **options)
         values, indices, counts = (one.cpu() for one in found)
     finally:
-        distributed._GATHERED_PER_COUNTED = before
+        distributed._saves_by_narrowing = before
     flags = {name: options[name] for name in ("largest", "magnitude") if name in options}
     want = topk(tensor, k, **flags)
     gather = options.get("gather", "all")

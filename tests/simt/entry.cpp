@@ -78,7 +78,7 @@ struct SimtRerank {
 };
 
 struct SimtSparsify {
-  int32_t dtype, add_dtype, update, wide_indices;
+  int32_t dtype, add_dtype, update, wide_indices, collects;  // collects: below 0, the plan's choice
   double alpha, mu;
   int64_t rows, cols, self_stride, add_stride, momentum_stride, k;
   void* self;
@@ -471,7 +471,9 @@ int simt_sparsify(const SimtSparsify* call, const SimtDevice* device, char* text
     buffers.momentum = call->momentum;
     buffers.values = call->values;
     buffers.indices = call->indices;
-    const auto plan = cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers));
+    const auto collects = call->collects < 0 ? std::nullopt : std::optional<bool>(call->collects != 0);
+    const auto plan =
+        cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers), collects);
     cuda::describe(plan, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;

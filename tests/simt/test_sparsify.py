@@ -21,6 +21,12 @@ def spread(tensor: torch.Tensor, apart: int) -> torch.Tensor:
 
 
 def run(self, k, apart=(0, 0, 0), seed=1, sm_count=2, **options):
+    """By reference.check, both ways: indices put in order, and winners collected."""
+    for collects in (False, True):
+        reference.check(kernels(apart, seed, sm_count, collects), self, k, **options)
+
+
+def kernels(apart, seed, sm_count, collects):
     """reference.check's function: the kernels, on copies whose rows lie so far apart."""
 
     def function(tensor, k, add=None, momentum=None, **others):
@@ -28,14 +34,15 @@ def run(self, k, apart=(0, 0, 0), seed=1, sm_count=2, **options):
         add = None if add is None else spread(add, apart[1])
         kept = None if momentum is None else spread(momentum, apart[2])
         values, indices, _ = emulated.library().sparsify(
-            mine, k, add=add, momentum=kept, seed=seed, device=emulated.Device(sm_count=sm_count), **others
-        )
+            mine, k, add=add, momentum=kept, seed=seed, device=emulated.Device(sm_count=sm_count),
+            collects=collects, **others,
+        )  # fmt: skip
         tensor.copy_(mine)
         if momentum is not None:
             momentum.copy_(kept)
         return values, indices
 
-    reference.check(function, self, k, **options)
+    return function
 
 
 @pytest.mark.parametrize("update", ["none", "add", "scaled", "momentum"])
@@ -69,6 +76,17 @@ def test_what_is_not_finite_is_never_kept(name, seed):
     momentum = torch.ones_like(self)
     run(self, 40, seed=seed, sm_count=7, add=torch.ones_like(self), momentum=momentum, mu=MU)
     run(torch.zeros(1, 3000), 700, seed=seed, sm_count=3, add=self[:1].bfloat16())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_winners_of_several_tiles(dtype):
+    """More than one turn of a block's places, all equal and crowded rows, and rows that are not aligned."""
+    for seed, (name, rows, cols, apart) in enumerate(
+        (("normal", 2, 100_000, 3), ("few_distinct", 1, 70_001, 0), ("all_equal", 3, 40_000, 0))
+    ):
+        self = inputs.make(name, rows, cols, dtype)
+        for k in (1, 900, 30_000):
+            run(self, k, (apart, 0, 0), seed=seed, sm_count=5)
 
 
 def test_nothing_selected():

@@ -216,7 +216,8 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
                 plan.device.sm_count);
 }
 
-SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned) {
+SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
+                                std::optional<bool> collects) {
   SparsifyPlan plan{problem, device, sparsify::plan(problem, device, aligned), std::nullopt, std::nullopt};
   if (problem.k == 0) return plan;
   Problem selection;
@@ -236,6 +237,15 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
   order.largest = false;
   order.wide_indices = problem.k > INT32_MAX;
   plan.order = make_plan(order, device, Algorithm::kAuto);
+  if (!sparsify::serves_collect(problem)) return plan;
+  // Collecting reads the row twice and writes its winners: two copies of the row, as far as is known.
+  Problem row = selection;
+  row.k = row.cols;
+  const double collecting = 2 * microseconds_of(sort::Copy::plan(row, device), row, device);
+  const auto ordering = [&](const auto& config) {
+    return microseconds_of(config, plan.order->problem, device);
+  };
+  if (collects.value_or(collecting < std::visit(ordering, plan.order->config))) plan.order.reset();
   return plan;
 }
 
@@ -244,6 +254,7 @@ void describe(const SparsifyPlan& plan, char* text, size_t text_bytes) {
   char selection[400] = "nothing is selected", order[400] = "";
   if (plan.selection) describe(*plan.selection, selection, sizeof(selection));
   if (plan.order) describe(*plan.order, order, sizeof(order));
+  if (plan.selection && !plan.order) std::snprintf(order, sizeof(order), "winners collected");
   std::snprintf(text, text_bytes, "sparsify: %s of %s, %d elements at a time in %d blocks; %s; %s",
                 update_name(problem.update), dtype_name(problem.add_dtype), plan.config.width,
                 plan.config.accumulate_blocks, selection, order);

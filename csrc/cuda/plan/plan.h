@@ -80,10 +80,12 @@ struct SparsifyPlan {
   Device device;
   sparsify::Config config;
   std::optional<Plan> selection;  // of the winners, in any order; k > 0
-  std::optional<Plan> order;      // of their indices: the least first, all of them
+  std::optional<Plan> order;      // of their indices, the least first, all of them; else they are collected
 };
 
-SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned);
+// `collects`: a test's choice of whether winners are collected, where that serves.
+SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
+                                std::optional<bool> collects = std::nullopt);
 
 // "sparsify: ..."
 void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);

@@ -21,6 +21,11 @@ bool is_aligned(const SparsifyProblem& problem, const SparsifyBuffers& buffers) 
          lies_well(buffers.momentum, problem.momentum_stride, bytes);
 }
 
+bool serves_collect(const SparsifyProblem& problem) {
+  return dtype_bytes(problem.dtype) <= 4 && problem.cols <= UINT32_MAX &&
+         problem.rows * divide_up(problem.cols, tuning::kCollectTile) <= INT32_MAX;
+}
+
 Config plan(const SparsifyProblem& problem, const Device& device, bool aligned) {
   const int64_t most = int64_t{device.sm_count} * tuning::kSparsifyBlocksPerSm;
   const auto blocks_for = [&](int64_t threads) {

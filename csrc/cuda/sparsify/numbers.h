@@ -11,4 +11,8 @@ inline constexpr int kSparsifyInFlight = 4;
 // Blocks an SM of a grid whose threads take several vectors one after the other.
 inline constexpr int kSparsifyBlocksPerSm = 8;
 
+// Elements of a row of which a block collects the winners: so many that their places, which one block a row
+// finds, are few.
+inline constexpr int64_t kCollectTile = 1 << 15;
+
 }  // namespace gputopk::cuda::tuning

@@ -3,8 +3,9 @@
 //   1. accumulate: self, and momentum, with what is added, in 16-byte vectors, each element read and written
 //      once.
 //   2. The top-k of the house selects by magnitude, in any order, and another one puts the winners' indices
-//      in ascending order: topk.cpp, by the plan.
+//      in ascending order: sparsify.cpp, by the plan.
 //   3. take: values are copied from self, and zeros put in their places.
+//      (Or the second top-k of step 2, and step 3, are one: collect.cu.)
 //   4. drop: error feedback would keep an infinity or a NaN for ever. They win, so they have been taken
 //      unless a row has more than k: then no winner of it is finite, and the row is looked through. Any other
 //      row costs one read of its first winners.
@@ -17,6 +18,7 @@
 #include "core/key_order.h"
 #include "cuda/device/launch.h"
 #include "cuda/sparsify/numbers.h"
+#include "cuda/sparsify/winners.cuh"
 
 namespace gputopk::cuda::sparsify {
 namespace {
@@ -73,29 +75,6 @@ struct Sum {
   int64_t rows, cols;
   int64_t self_stride, add_stride, momentum_stride;
   typename Self::Number alpha, mu;
-};
-
-// Elements side by side, read and written as one word.
-template <class Bits, int kWidth>
-struct alignas(sizeof(Bits) * kWidth) Vector {
-  Bits at[kWidth];
-
-  __device__ void load(const Bits* from) {
-    if constexpr (sizeof(Vector) == 16) {
-      *reinterpret_cast<uint4*>(at) = *reinterpret_cast<const uint4*>(from);
-    } else if constexpr (sizeof(Vector) == 8 && kWidth > 1) {
-      *reinterpret_cast<uint2*>(at) = *reinterpret_cast<const uint2*>(from);
-    } else {
-      at[0] = *from;
-    }
-  }
-  __device__ void store(Bits* to) const {
-    if constexpr (sizeof(Vector) == 16) {
-      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(at);
-    } else {
-      *to = at[0];
-    }
-  }
 };
 
 template <class Self, class Add>
@@ -188,25 +167,6 @@ ErrorCode launch_sum(const Config& config, const SparsifyProblem& problem, const
 // ---- 3. and 4. Take and drop ----
 
 template <class Bits>
-struct Winners {
-  Bits* self;
-  Bits* momentum;  // null: there is none
-  Bits* values;
-  const void* indices;
-  bool wide_indices;
-  int64_t rows, cols, k;
-  int64_t self_stride, momentum_stride;
-
-  __device__ int64_t index(int64_t i) const {
-    return wide_indices ? static_cast<const int64_t*>(indices)[i] : static_cast<const int32_t*>(indices)[i];
-  }
-  __device__ void clear(int64_t row, int64_t col) const {
-    self[row * self_stride + col] = 0;
-    if (momentum != nullptr) momentum[row * momentum_stride + col] = 0;
-  }
-};
-
-template <class Bits>
 __global__ void __launch_bounds__(kThreads) take_winners(Winners<Bits> winners) {
   const int64_t count = winners.rows * winners.k, step = static_cast<int64_t>(gridDim.x) * kThreads;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * kThreads + threadIdx.x; i < count; i += step) {
@@ -234,20 +194,6 @@ __global__ void __launch_bounds__(kThreads)
       if (!is_finite(winners.self[row * winners.self_stride + col])) winners.clear(row, col);
     }
   }
-}
-
-template <class Bits>
-Winners<Bits> winners_of(const SparsifyProblem& problem, const SparsifyBuffers& buffers) {
-  return {static_cast<Bits*>(buffers.self),
-          static_cast<Bits*>(buffers.momentum),
-          static_cast<Bits*>(buffers.values),
-          buffers.indices,
-          problem.wide_indices,
-          problem.rows,
-          problem.cols,
-          problem.k,
-          problem.self_stride,
-          problem.momentum_stride};
 }
 
 template <class Visitor>

@@ -36,6 +36,21 @@ ErrorCode accumulate(const Config& config, const SparsifyProblem& problem, const
 ErrorCode take(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
                Stream stream);
 
+// Where `collect` works.
+struct Collecting {
+  int64_t tiles;               // a row
+  unsigned long long* bounds;  // rows
+  int64_t* places;             // rows x tiles
+};
+
+// Whether `collect` serves the request: a winner's key and index fit 64 bits.
+bool serves_collect(const SparsifyProblem& problem);
+
+// In place of ascending indices and `take`: `found` are the winners' indices, and buffers.values their
+// values, in any order.
+ErrorCode collect(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
+                  const void* found, const Collecting& collecting, Stream stream);
+
 // After `take`: clears what is infinite or NaN in rows of which all winners are.
 ErrorCode drop_what_is_not_finite(const Config& config, const SparsifyProblem& problem,
                                   const SparsifyBuffers& buffers, Stream stream);
