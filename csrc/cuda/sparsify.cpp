@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "cuda/device/split.h"
-#include "cuda/sparsify/numbers.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda {
@@ -29,7 +27,7 @@ struct SparsifyMemory {
       positions = workspace.take<char>(winners * (plan.order->problem.wide_indices ? 8 : 4));
       selecting = std::max(selecting, workspace_bytes(*plan.order));
     } else {
-      collecting.tiles = divide_up(plan.problem.cols, tuning::kCollectTile);
+      collecting.tiles = sparsify::collected_tiles(plan.problem);
       collecting.bounds = workspace.take<unsigned long long>(plan.problem.rows);
       collecting.places = workspace.take<int64_t>(plan.problem.rows * collecting.tiles);
     }

@@ -184,8 +184,7 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
-  config.places = static_cast<int>(tuning::kClusterReach * device.sm_count * per_sm);
-  const double places = config.places * (windows ? tuning::kClusterBlocksToSpare : 1.0);
+  const double places = tuning::kClusterReach * device.sm_count * per_sm;
   const int most_blocks = std::min(device.cluster_blocks, tuning::kClusterMostBlocks);
   config.blocks = 1;
   while (2 * config.blocks <= most_blocks &&
@@ -208,7 +207,7 @@ bool OneCluster::serves(const Problem& problem, const Device& device) {
 }
 
 bool OneCluster::serves_windows(const Problem& problem, const Device& device) {
-  return problem.cols > 0 && plan(problem, device, /*windows=*/true).threads > 0;
+  return problem.cols >= tuning::kClusterMinCols && plan(problem, device, /*windows=*/true).threads > 0;
 }
 
 void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {

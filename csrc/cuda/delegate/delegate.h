@@ -90,7 +90,6 @@ struct OneCluster {
   int rank;              // of the bound in the sample: at most `threads`
   int room;              // for candidates of a row: a multiple of 64
   int prefetched_tiles;  // into L2, by a block, while the bound is found
-  int places;            // of blocks that run at once
 
   static bool serves(const Problem& problem, const Device& device);
   static OneCluster plan(const Problem& problem, const Device& device) {

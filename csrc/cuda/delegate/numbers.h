@@ -79,10 +79,7 @@ inline constexpr int64_t kClusterMaxCols = 1 << 24;
 // least.
 inline constexpr int kClusterMostBlocks = 16;
 inline constexpr double kClusterReach = 0.91;
-// Windows may be unequal: so many times the blocks, for a long one among short ones. A row takes of them what
-// is its part of all rows' elements, and the others end at once.
-inline constexpr double kClusterBlocksToSpare = 4;
-// Reads of a row whose bound is found from it.
+// Reads of a window's row whose bound is found from it; not measured.
 inline constexpr double kClusterReadsWithoutSample = 4;
 // Threads: 64 registers each leave room for 1024 an SM, and for 12 entries each that a block puts in order.
 // Small blocks, of which some read while others look for a bound or put winners in order; larger ones where

@@ -103,15 +103,12 @@ struct Ragged {
   using OfRow = SomeCandidates;
   WindowRows rows;
   const Bits* input;
-  int64_t row_count;
   int blocks;   // of a row's cluster
-  int places;   // of blocks that run at once
   int vectors;  // that a thread's sample has at most
 
   __device__ WindowWriter<Bits> writer(int64_t number, const WinnerWriter<Bits>& output) const {
     return {rows, number, output};
   }
-  // By all threads of a block.
   __device__ Row<Bits> of(int64_t number) const {
     const Window window = rows.of(number);
     const int threads = static_cast<int>(blockDim.x);
@@ -121,7 +118,7 @@ struct Ragged {
     row.k = static_cast<int>(window.k);
     const int64_t tile = int64_t{threads} * kUnroll<Bits> * kPerVector<Bits>;
     const int64_t most = min(int64_t{blocks}, (row.cols + tile - 1) / tile);
-    row.blocks = static_cast<int>(max(int64_t{1}, min(most, fair_blocks(row.cols))));
+    row.blocks = static_cast<int>(max(int64_t{1}, most));
     row.part_cols = part_of_cluster(row.cols, row.blocks, sizeof(Bits));
     row.index_bits = row.cols > 1 ? bits_of(static_cast<Index>(row.cols - 1)) : 0;
     // The largest sample that the row has sectors enough for, wherever it begins, and whose rank will do.
@@ -134,25 +131,6 @@ struct Ragged {
     }
     if (row.vectors > 0) row.strata = strata_of<Bits>(row.cols, threads, row.vectors);
     return row;
-  }
-
- private:
-  // A row's part of all blocks that run at once: as its part of all elements.
-  __device__ int64_t fair_blocks(int64_t length) const {
-    if (blocks == 1 || row_count == 1) return blocks;
-    __shared__ uint64_t of_warps[tuning::kClusterMaxThreads / 32];
-    uint64_t elements = 0;
-    for (int64_t i = threadIdx.x; i < row_count; i += blockDim.x) {
-      elements += static_cast<uint64_t>(rows.windows.of(i).length);
-    }
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) elements += __shfl_xor_sync(~0u, elements, step);
-    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = elements;
-    __syncthreads();  // all warps have added up
-    uint64_t all = 0;
-    for (int warp = 0; warp < static_cast<int>(blockDim.x) / 32; ++warp) all += of_warps[warp];
-    return static_cast<int64_t>(static_cast<float>(places) * static_cast<float>(length) /
-                                static_cast<float>(max(all, uint64_t{1})));
   }
 };
 
@@ -563,9 +541,7 @@ ErrorCode OneCluster::run_windows(const Problem& problem, const WindowRows& rows
                                   Stream stream) const {
   return run_with(*this, problem, buffers, stream, [&](const OneCluster& config, auto order) {
     using Bits = typename decltype(order)::Bits;
-    return Ragged<Bits>{rows,          static_cast<const Bits*>(buffers.input),
-                        problem.rows,  config.blocks,
-                        config.places, config.vectors};
+    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), config.blocks, config.vectors};
   });
 }
 

@@ -236,16 +236,8 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
   order.cols = order.row_stride = order.k = problem.k;
   order.largest = false;
   order.wide_indices = problem.k > INT32_MAX;
-  plan.order = make_plan(order, device, Algorithm::kAuto);
-  if (!sparsify::serves_collect(problem)) return plan;
-  // Collecting reads the row twice and writes its winners: two copies of the row, as far as is known.
-  Problem row = selection;
-  row.k = row.cols;
-  const double collecting = 2 * microseconds_of(sort::Copy::plan(row, device), row, device);
-  const auto ordering = [&](const auto& config) {
-    return microseconds_of(config, plan.order->problem, device);
-  };
-  if (collects.value_or(collecting < std::visit(ordering, plan.order->config))) plan.order.reset();
+  const bool collecting = sparsify::serves_collect(problem) && collects.value_or(sparsify::collects(problem));
+  if (!collecting) plan.order = make_plan(order, device, Algorithm::kAuto);
   return plan;
 }
 

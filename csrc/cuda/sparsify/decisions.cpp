@@ -21,9 +21,17 @@ bool is_aligned(const SparsifyProblem& problem, const SparsifyBuffers& buffers) 
          lies_well(buffers.momentum, problem.momentum_stride, bytes);
 }
 
+int64_t collected_tiles(const SparsifyProblem& problem) {
+  return divide_up(problem.cols, tuning::kCollectTile);
+}
+
 bool serves_collect(const SparsifyProblem& problem) {
   return dtype_bytes(problem.dtype) <= 4 && problem.cols <= UINT32_MAX &&
-         problem.rows * divide_up(problem.cols, tuning::kCollectTile) <= INT32_MAX;
+         problem.rows * collected_tiles(problem) <= INT32_MAX;
+}
+
+bool collects(const SparsifyProblem& problem) {
+  return problem.k > problem.cols / tuning::kCollectColsPerK && problem.cols >= tuning::kCollectMinCols;
 }
 
 Config plan(const SparsifyProblem& problem, const Device& device, bool aligned) {

@@ -38,13 +38,16 @@ ErrorCode take(const Config& config, const SparsifyProblem& problem, const Spars
 
 // Where `collect` works.
 struct Collecting {
-  int64_t tiles;               // a row
+  int64_t tiles;               // a row: collected_tiles
   unsigned long long* bounds;  // rows
   int64_t* places;             // rows x tiles
 };
 
-// Whether `collect` serves the request: a winner's key and index fit 64 bits.
+// Whether `collect` serves the request, as a winner's key and index fit 64 bits, and whether it pays.
 bool serves_collect(const SparsifyProblem& problem);
+bool collects(const SparsifyProblem& problem);
+
+int64_t collected_tiles(const SparsifyProblem& problem);
 
 // In place of ascending indices and `take`: `found` are the winners' indices, and buffers.values their
 // values, in any order.
