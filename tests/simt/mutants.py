@@ -155,7 +155,7 @@ MUTANTS = (
     Mutant(
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
     ),
-    Mutant("device/block_sort.cuh", "quarter + within.of", "within.of", SPREAD),
+    Mutant("device/block_sort.cuh", "quarter + within.of(key, index)", "within.of(key, index)", SPREAD),
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
     # Split-bucket.
     Mutant("split_bucket/radix.cu", "follow_kernel_before();", "let_next_kernel_start();", DIGITS),
