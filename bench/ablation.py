@@ -41,10 +41,11 @@ import torch
 
 import torch_topk  # noqa: F401 (loads the operators)
 from bench import delegate_steps, environment, report, studies, timing
-from bench.bench_topk import contender_record, floor_contender, integer
-from bench.report import Record, number_text, size_text
+from bench.contenders import contender_record, floor_contender, verdict
+from bench.report import Record, integer, number_text, size_text
+from bench.runs import Run
 from bench.studies import STUDIES, Study
-from bench.timing import Contender, Timing, two_tensors
+from bench.timing import Contender, HeldInput, two_tensors
 from tests import delegate_model, oracle, study_library
 
 BUDGET_S = 1.0
@@ -52,21 +53,8 @@ NAMES = (*STUDIES, "steps", "workload")
 Task = tuple[str, Callable[[], Record]]  # what is shown while it runs
 
 
-class Row:
-    """The row at hand, made once for tasks that follow each other on the same data."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._key: tuple[str, int] | None = None
-        self._copies: list[torch.Tensor] = []
-
-    def copies(self, name: str, cols: int) -> list[torch.Tensor]:
-        if self._key != (name, cols):
-            self._key, self._copies = None, []  # freed before the next ones are made
-            torch.cuda.empty_cache()
-            self._copies = timing.copies_of(studies.make(name, cols, self.device))
-            self._key = (name, cols)
-        return self._copies
+def copies_of_row(name: str, cols: int, row: HeldInput) -> list[torch.Tensor]:
+    return row.copies((name, cols), lambda: studies.make(name, cols, row.device))
 
 
 def base_record(study: str, figure: str, axis: str, input_name: str, cols: int, k: int) -> Record:
@@ -93,20 +81,19 @@ def contender(operator: str, variant: str, options: dict[str, Any], k: int) -> C
     return Contender(variant, call, export=two_tensors, eager=False)
 
 
-def run_timed(name: str, study: Study, input_name: str, cols: int, k: int, row: Row) -> Record:
+def run_timed(name: str, study: Study, input_name: str, cols: int, k: int, row: HeldInput) -> Record:
     """Times and checks all variants on one input."""
-    copies = row.copies(input_name, cols)
+    copies = copies_of_row(input_name, cols, row)
     variants = study.variants(cols, k)
     contenders = [floor_contender(copies[0])]
     contenders += [contender(study.operator, variant, options, k) for variant, options in variants.items()]
-    timings: Sequence[Timing] = timing.measure(contenders, copies, BUDGET_S)
+    timings = timing.measure(contenders, copies, BUDGET_S)
     records = []
-    for timed, t in zip(contenders, timings, strict=True):
-        record = contender_record(timed.name, t, timings[0].us, None)
+    for variant, t in timings.items():
+        record = contender_record(variant, t, timings["floor"].us, None)
         record.pop("x_torch", None)
         if t.outputs is not None:
-            problem = oracle.device_problem(t.outputs, copies[0], k, True, False)
-            record |= {"verified": problem is None, "problem": problem}
+            record |= verdict(oracle.device_problem(t.outputs, copies[0], k, True, False))
         records.append(record)
     record = base_record(name, study.figure, study.axis, input_name, cols, k)
     if study.axis == "alpha":
@@ -162,15 +149,14 @@ def print_rule_4(records: Sequence[Record]) -> None:
 # --- steps and workload of delegate -----------------------------------------------------------------
 
 
-def run_steps(cols: int, k: int, row: Row) -> Record:
-    x = row.copies(delegate_steps.STEPS_INPUT, cols)[0]
+def run_steps(cols: int, k: int, row: HeldInput) -> Record:
+    x = copies_of_row(delegate_steps.STEPS_INPUT, cols, row)[0]
     record = base_record("steps", "Dr. Top-k, figures 6 to 15", "k", delegate_steps.STEPS_INPUT, cols, k)
     forms = []
     for form, options in delegate_steps.forms_of(cols, k).items():
         times, outputs = delegate_steps.profile_steps(x, k, options)
         problem = oracle.device_problem(outputs, x, k, True, False)
-        total = sum(times.values())
-        forms.append({"name": form, "us": total, "steps": times, "verified": not problem, "problem": problem})
+        forms.append({"name": form, "us": sum(times.values()), "steps": times, **verdict(problem)})
     return {**record, "contenders": forms}
 
 
@@ -186,8 +172,8 @@ def print_steps(records: Sequence[Record]) -> None:
     print(report.table(["form", "cols", "k", "all", *delegate_steps.STEPS], rows))
 
 
-def run_workload(cols: int, k: int, row: Row) -> Record:
-    x = row.copies(delegate_steps.WORKLOAD_INPUT, cols)[0]
+def run_workload(cols: int, k: int, row: HeldInput) -> Record:
+    x = copies_of_row(delegate_steps.WORKLOAD_INPUT, cols, row)[0]
     record = base_record(
         "workload", "Dr. Top-k, figures 20 and 21", "k", delegate_steps.WORKLOAD_INPUT, cols, k
     )
@@ -210,7 +196,7 @@ def print_workload(records: Sequence[Record]) -> None:
 # --- the run ----------------------------------------------------------------------------------------
 
 
-def tasks_of(name: str, cols: Sequence[int] | None, row: Row) -> Iterator[Task]:
+def tasks_of(name: str, cols: Sequence[int] | None, row: HeldInput) -> Iterator[Task]:
     """A study's tasks."""
     if name == "steps":
         for c, k in delegate_steps.steps_points(cols):
@@ -250,9 +236,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--cols", type=integer, nargs="+", metavar="N", help="instead of the study's")
     parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
     parser.add_argument("--commit", help="for the header, where this is not a checkout")
-    parser.add_argument(
-        "--output", type=Path, default=environment.ROOT / "bench" / "results" / "ablation-cuda.jsonl"
-    )
+    parser.add_argument("--output", type=Path, default=report.RESULTS / "ablation-cuda.jsonl")
     parser.add_argument("--plot", action="store_true", help="draw the plots as well (matplotlib)")
     return parser.parse_args(arguments)
 
@@ -263,19 +247,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("the ablations need a GPU and libgputopk_study.so: make study")
         return 2
     device = torch.device("cuda", torch.cuda.current_device())
-    row = Row(device)
+    row = HeldInput(device)
     todo = [task for name in NAMES if name in options.study for task in tasks_of(name, options.cols, row)]
     out = report.JsonLines(options.output)
     out.write(environment.header(device, options.commit, set="ablation", points=len(todo)))
-    records, progress, start = [], report.Progress(len(todo)), time.monotonic()
-    for text, task in todo:
-        if options.time_limit and time.monotonic() - start > options.time_limit:
-            break
-        progress.show(text)
-        records.append(task())
-        out.write(records[-1])
-        progress.advance()
-    progress.close()
+    run, start = Run(), time.monotonic()
+    for _, task in run.through(todo, lambda task: task[0], options.time_limit):
+        run.records.append(task())
+        out.write(run.records[-1])
+    records = run.records
     failures = [failure for record in records for failure in failures_of(record)]
     seconds = time.monotonic() - start
     not_run = len(todo) - len(records)

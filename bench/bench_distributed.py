@@ -136,7 +136,10 @@ def roads_rows(records: Sequence[Record]) -> tuple[list[str], list[list[str]]]:
 
 
 def switch_sentences(records: Sequence[Record]) -> list[str]:
-    """From where on lists should be narrowed, for `_GATHERED_PER_COUNTED`."""
+    """For each `gather`, from how many times the counts' bytes on narrowed lists were the faster, and up to
+    how many the slower. torch_topk.distributed narrows lists of more than both `_GATHERED_PER_COUNTED` times
+    those bytes and, by the device's type, `_GATHERED_BYTES`: these are the sentences to choose the first by,
+    and where none was faster, to raise the second."""
     sentences = []
     for gather in ("all", "none"):
         timed = [r for r in records if r["kind"] == "roads" and r["gather"] == gather]
@@ -296,7 +299,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print_report(report.read(options.report), markdown_text)
         return 0
     device = torch.device("cuda", 0) if options.backend == "nccl" else torch.device("cpu")
-    output = options.output or environment.ROOT / "bench" / "results" / f"distributed-{options.backend}.jsonl"
+    output = options.output or report.RESULTS / f"distributed-{options.backend}.jsonl"
     out = report.JsonLines(output)
     more = {"ranks": options.ranks, "backend": options.backend, "parts": options.parts}
     if options.backend == "nccl":

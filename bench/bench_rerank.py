@@ -31,10 +31,10 @@ import torch
 
 import torch_topk
 from bench import points, report, timing
-from bench.bench_topk import contender_record, floor_contender
+from bench.contenders import floor_contender
 from bench.points import Bench, contender_of
 from bench.report import Record, number_text, size_text
-from bench.timing import Contender, Outputs, Timing, two_tensors
+from bench.timing import Contender, Outputs, two_tensors
 from tests import rerank_reference as reference
 
 VECTORS = {"cuda": 1_000_000, "cpu": 200_000}  # more than any cache holds
@@ -139,10 +139,7 @@ def torch_contenders(point: Point, data: Data) -> list[Contender]:
         calls["subtract"] = subtract
         if point.dtype == "float32":
             calls["cdist"] = cdist
-    return [
-        Contender(f"torch:{name}", call, export=lambda outputs: outputs, eager=False)
-        for name, call in calls.items()
-    ]
+    return points.torch_contenders(calls)
 
 
 def our_contender(point: Point, data: Data) -> Contender:
@@ -199,25 +196,15 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
     norms = torch.linalg.vector_norm(vectors, dim=-1, dtype=torch.float32) ** 2
     data = Data(normal(point.queries), ids, norms)
     contenders = [gather_floor(point, device), our_contender(point, data), *torch_contenders(point, data)]
-    timings: dict[str, Timing] = {
-        c.name: t
-        for c, t in zip(
-            contenders, timing.measure(contenders, timing.copies_of(vectors), budget_s), strict=True
-        )
-    }
-    times = {name: t.us for name, t in timings.items() if t.us is not None and name.startswith("torch:")}
-    best_name = min(times, key=lambda name: times[name]) if times else None
-    best_us = times[best_name] if best_name else None
+    timings = timing.measure(contenders, timing.copies_of(vectors), budget_s)
+    best_name, best_us = points.best_of_torch(timings)
+    records = points.records_of(timings, OURS, best_us, lambda t: problem_of(t.outputs, point, data, vectors))
     ours = timings[OURS]
-    records = []
-    for name, t in timings.items():
-        record = contender_record(name, t, timings["floor"].us, best_us)
-        if name == OURS and t.outputs is not None:
-            problem = problem_of(t.outputs, point, data, vectors)
-            record |= {"verified": problem is None, "problem": problem}
-        elif t.outputs is not None and ours.outputs is not None and point.dtype == "float32":
-            record["agrees"] = agrees(t.outputs, ours.outputs)
-        records.append(record)
+    for record in records:
+        outputs = timings[record["name"]].outputs
+        comparable = record["name"] != OURS and point.dtype == "float32"
+        if comparable and outputs is not None and ours.outputs is not None:
+            record["agrees"] = agrees(outputs, ours.outputs)
     return {
         "kind": "rerank",
         "queries": point.queries,
@@ -250,7 +237,7 @@ def print_table(records: Sequence[Record]) -> None:
                 record["dtype"],
                 number_text(ours.get("x_floor")),
                 number_text(ours.get("x_torch")),
-                (record["best_torch"] or "-").removeprefix("torch:"),
+                (record["best_torch"] or "-").removeprefix(points.TORCH),
                 number_text(goal),
             ]
         )

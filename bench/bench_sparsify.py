@@ -30,7 +30,7 @@ import torch
 from torch import Tensor
 
 from bench import exact, points, report, timing
-from bench.bench_topk import contender_record, floor_contender
+from bench.contenders import floor_contender
 from bench.points import Bench, contender_of
 from bench.report import Record, number_text, ratio_text, size_text
 from bench.timing import Contender, Outputs
@@ -117,14 +117,8 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
     """Times and checks one point; its record."""
     x = data_of(point, device)
     contenders = contenders_of(point, x)
-    measured = timing.measure(contenders, timing.copies_of(x), budget_s)
-    timings = {c.name: t for c, t in zip(contenders, measured, strict=True)}
-    records = [contender_record(n, t, timings["floor"].us, timings[TORCH].us) for n, t in timings.items()]
-    ours, add = timings[OURS], timings[ADD]
-    if ours.us is not None:
-        problem = problem_of(point, x)
-        record = next(record for record in records if record["name"] == OURS)
-        record |= {"verified": problem is None, "problem": problem}
+    timings = timing.measure(contenders, timing.copies_of(x), budget_s)
+    records = points.records_of(timings, OURS, timings[TORCH].us, lambda _: problem_of(point, x))
     return {
         "kind": "sparsify",
         "elements": point.elements,
@@ -132,7 +126,7 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
         "k": point.k,
         "dtype": point.dtype,
         "floor_us": timings["floor"].us,
-        "x_add": None if ours.us is None or add.us is None else round(ours.us / add.us, 4),
+        "x_add": points.ratio_of(timings[OURS], timings[ADD]),
         "goal_x_add": GOAL,
         "contenders": records,
     }

@@ -2,6 +2,8 @@
 
     python bench/bench_topk.py --set goals                      # CUDA: the goals, with the best library known
     python bench/bench_topk.py --set air --algorithm air auto
+    python bench/bench_topk.py --set dims                       # CUDA: over a dimension other than the last
+    python bench/bench_topk.py --set order                      # CUDA: best first, by index, or in any order
     python bench/bench_topk.py --set cpu                        # times as fast as torch.topk, same threads
     python bench/bench_topk.py --rows 1 100 --cols 2^20 --k 64 2048 --input normal all_equal --dtype float16
 
@@ -25,7 +27,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,41 +37,22 @@ import torch
 
 import torch_topk
 from bench import environment, peers, report, shapes, timing
-from bench.report import Record, number_text, size_text
+from bench.contenders import contender_record, floor_contender, floor_name, print_reasons, rounded
+from bench.report import Record, integer, number_text, size_text
+from bench.runs import Run
 from bench.shapes import Point
-from bench.timing import Contender, Outputs, Timing, two_tensors
-from tests import inputs, oracle, study_library
+from bench.timing import Contender, HeldInput, Outputs, Timing, two_tensors
+from tests import inputs, oracle
 from torch_topk._libraries import why_no_cuda
 
 OURS = "ours:"  # prefix of our contenders' names
+ORDERED = OURS + "order="  # those that ask torch_topk.topk for an order
 ATEN = "aten-op"  # no peer: torch.topk through torch.ops
 ALGORITHMS = tuple(algorithm.name for algorithm in torch_topk.Algorithm)
 CUDA_BUDGET_S, CPU_BUDGET_S = 1.5, 5.0
-FLOOR_SCRATCH_BYTES = 2**20
 
 
 # --- contenders -----------------------------------------------------------------------------------
-
-
-def has_read_kernel(device: torch.device) -> bool:
-    return device.type == "cuda" and study_library.loaded
-
-
-def floor_name(device: torch.device) -> str:
-    """For the header."""
-    return "gputopk._read_floor" if has_read_kernel(device) else "torch.amax of the bytes as integers"
-
-
-def floor_contender(x: torch.Tensor) -> Contender:
-    """One read of the input: the project's own read kernel on CUDA, torch's fastest reduction elsewhere."""
-    if has_read_kernel(x.device):
-        scratch = torch.empty(FLOOR_SCRATCH_BYTES, dtype=torch.uint8, device=x.device)
-        return Contender("floor", lambda x: torch.ops.gputopk._read_floor(x, scratch), eager=False)
-    size = x.numel() * x.element_size()
-    word = next(t for t in (torch.int64, torch.int32, torch.int16, torch.uint8) if size % t.itemsize == 0)
-    return Contender(
-        "floor", torch.amax, prepare=lambda x: timing.as_bytes(x).view(word), eager=x.device.type == "cpu"
-    )
 
 
 def order_options(point: Point) -> Record:
@@ -88,10 +71,10 @@ def lay_out(x: torch.Tensor, point: Point) -> torch.Tensor:
 
 
 def as_rows(tensor: torch.Tensor, point: Point) -> torch.Tensor:
-    """What lay_out made, or an output of it, as [rows, cols] or [rows, k]."""
+    """What lay_out made, or an output of it, as contiguous [rows, cols] or [rows, k]."""
     if point.inner == 1:
         return tensor
-    return tensor.mT.reshape(point.rows, tensor.shape[-2])
+    return tensor.mT.reshape(point.rows, tensor.shape[-2]).contiguous()
 
 
 def caller(function: Callable[..., Any], k: int, options: Record) -> Callable[[torch.Tensor], Any]:
@@ -135,9 +118,25 @@ def our_contender(point: Point, algorithm: str) -> Contender:
     return Contender(OURS + algorithm, call, export=two_tensors)
 
 
-def plan_of(point: Point, algorithm: str, x: torch.Tensor) -> str | None:
+def ordered_contender(point: Point, order: str) -> Contender:
+    """The Python function, as "index" is none of the operator's orders."""
+    call = caller(torch_topk.topk, point.k, our_options(point, "auto") | {"order": order})
+    return Contender(ORDERED + order, call, export=two_tensors)
+
+
+def order_of(name: str, point: Point) -> str:
+    """The order in which a contender of ours returns winners."""
+    if name.startswith(ORDERED):
+        return name.removeprefix(ORDERED)
+    return "value" if point.sorted else "any"
+
+
+def plan_of(point: Point, name: str, x: torch.Tensor) -> str | None:
+    """Of a contender of ours; putting winners in order of index comes behind it."""
+    algorithm = "auto" if name.startswith(ORDERED) else name.removeprefix(OURS)
+    request = replace(point, sorted=order_of(name, point) == "value")
     try:
-        return torch.ops.gputopk._plan(x, point.k, **our_options(point, algorithm))
+        return torch.ops.gputopk._plan(x, point.k, **our_options(request, algorithm))
     except Exception as error:  # the record tells; the timing goes on
         return f"no plan: {timing.one_line(error)}"
 
@@ -145,44 +144,32 @@ def plan_of(point: Point, algorithm: str, x: torch.Tensor) -> str | None:
 # --- one point ------------------------------------------------------------------------------------
 
 
-class Data:
-    """The tensors of the point at hand: made once for consecutive points on the same data."""
-
-    def __init__(self, device: torch.device) -> None:
-        self.device = device
-        self._key: tuple | None = None
-        self._copies: list[torch.Tensor] = []
-
-    def copies(self, point: Point) -> list[torch.Tensor]:
-        if point.data_key != self._key:
-            self._key, self._copies = None, []  # freed before the next ones are made
-            if self.device.type == "cuda":
-                torch.cuda.empty_cache()
-            x = inputs.make(
-                point.input, point.rows, point.cols, getattr(torch, point.dtype), self.device, seed=1
-            )
-            self._copies = timing.copies_of(lay_out(x, point))
-            self._key = point.data_key
-        return self._copies
+def data_of(point: Point, device: torch.device) -> torch.Tensor:
+    dtype = getattr(torch, point.dtype)
+    return lay_out(inputs.make(point.input, point.rows, point.cols, dtype, device, seed=1), point)
 
 
-def exact_problem(outputs: Outputs, x: torch.Tensor, point: Point) -> str | None:
-    """What the exact oracle of the tests says, on the input's device."""
-    return oracle.device_problem(
+def exact_problem(outputs: Outputs, x: torch.Tensor, point: Point, order: str) -> str | None:
+    """What the exact oracle of the tests says, on the input's device; by index, of the set."""
+    problem = oracle.device_problem(
         outputs,
         x,
         point.k,
         point.largest,
-        point.sorted,
+        order == "value",
         magnitude=point.magnitude,
         index_dtype=getattr(torch, point.index_dtype or "int64"),
     )
+    if problem is None and order == "index" and bool((outputs[1].diff() <= 0).any()):
+        return "indices do not ascend"
+    return problem
 
 
 def contenders_of(point: Point, x: torch.Tensor, peer_names: Sequence[str]) -> tuple[list[Contender], Record]:
     """Everyone who is to be timed at the point, and the reasons of the peers who are not."""
     contenders = [floor_contender(x), torch_contender(point)]
     contenders += [our_contender(point, algorithm) for algorithm in point.algorithms]
+    contenders += [ordered_contender(point, order) for order in point.orders]
     if x.device.type == "cpu" and not point.magnitude:
         contenders.append(aten_contender(point))
     absent: Record = {}
@@ -206,7 +193,7 @@ def verify(timings: dict[str, Timing], x: torch.Tensor, point: Point) -> dict[st
     }
     for name, outputs in timed.items():
         if name.startswith(OURS):
-            problems[name] = exact_problem(outputs, x, point)
+            problems[name] = exact_problem(outputs, x, point, order_of(name, point))
             if problems[name] is None:
                 exact_values = outputs[0]
     for name, outputs in timed.items():
@@ -215,35 +202,12 @@ def verify(timings: dict[str, Timing], x: torch.Tensor, point: Point) -> dict[st
     return problems
 
 
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else round(number, 3)
-
-
-def contender_record(name: str, t: Timing, floor_us: float | None, torch_us: float | None) -> Record:
-    record: Record = {"name": name, "us": _rounded(t.us)}
-    if t.us is None:
-        return {**record, "reason": t.reason}
-    record |= {
-        "x_floor": _rounded(t.us / floor_us) if floor_us else None,
-        "x_torch": _rounded(torch_us / t.us) if torch_us else None,
-        "min_us": _rounded(min(t.samples_us)),
-        "spread": _rounded(t.spread),
-        "clock": t.clock,
-        "rounds": t.rounds,
-        "calls": t.calls,
-        "eager_us": _rounded(t.eager_us),
-        "host_us": _rounded(t.host_us),
-    }
-    return record | ({"note": t.note} if t.note else {})
-
-
-def run_point(point: Point, data: Data, peer_names: Sequence[str], budget_s: float) -> Record:
+def run_point(point: Point, held: HeldInput, peer_names: Sequence[str], budget_s: float) -> Record:
     """Times and checks one point; its record."""
-    copies = data.copies(point)
+    copies = held.copies(point.data_key, lambda: data_of(point, held.device))
     x = copies[0]
     contenders, absent = contenders_of(point, x, peer_names)
-    measured = timing.measure(contenders, copies, budget_s)
-    timings = {c.name: t for c, t in zip(contenders, measured, strict=True)}
+    timings = timing.measure(contenders, copies, budget_s)
     problems = verify(timings, x, point)
     floor_us, torch_us = timings["floor"].us, timings["torch"].us
     records = [contender_record(name, t, floor_us, torch_us) for name, t in timings.items()]
@@ -253,7 +217,7 @@ def run_point(point: Point, data: Data, peer_names: Sequence[str], budget_s: flo
             if not record["verified"]:
                 record["problem"] = problems[record["name"]]
         if record["name"].startswith(OURS):
-            record["plan"] = plan_of(point, record["name"].removeprefix(OURS), x)
+            record["plan"] = plan_of(point, record["name"], x)
     records += [{"name": name, "us": None, "reason": reason} for name, reason in absent.items()]
     goal = point.goal or shapes.Goal()
     return {
@@ -271,8 +235,8 @@ def run_point(point: Point, data: Data, peer_names: Sequence[str], budget_s: flo
         "inner": point.inner,
         "bytes": x.numel() * x.element_size(),
         "copies": len(copies),
-        "floor_us": _rounded(floor_us),
-        "torch_us": _rounded(torch_us),
+        "floor_us": rounded(floor_us),
+        "torch_us": rounded(torch_us),
         "goal_x_floor": goal.x_floor,
         "goal_x_torch": goal.x_torch,
         "goal_algorithm": goal.algorithm if point.goal else None,
@@ -284,13 +248,13 @@ def run_point(point: Point, data: Data, peer_names: Sequence[str], budget_s: flo
 
 
 def failures_of(records: Sequence[Record]) -> list[str]:
-    """Our wrong results, and `auto` refusing a point, which it never may."""
+    """Our wrong results, and `auto`, in any order, refusing a point, which it never may."""
     failures = []
     for record in records:
         if record["name"].startswith(OURS):
             if record.get("verified") is False:
                 failures.append(f"{record['name']}: {record['problem']}")
-            elif record["us"] is None and record["name"] == OURS + "auto":
+            elif record["us"] is None and record["name"].startswith((OURS + "auto", ORDERED)):
                 failures.append(f"{record['name']}: {record['reason']}")
     return failures
 
@@ -347,7 +311,8 @@ def print_table(points: Sequence[Record]) -> None:
                 size_text(p["cols"]),
                 size_text(p["k"]),
                 p["dtype"],
-                ("sorted" if p["sorted"] else "any") + ("" if p["inner"] == 1 else ", columns"),
+                ("sorted" if p["sorted"] else "any")
+                + ("" if p["inner"] == 1 else f", inner {size_text(p['inner'])}"),
                 number_text(p["floor_us"]),
                 *(number_text(by_name(p, name).get("x_floor")) for name in ("torch", *ours, *others)),
                 number_text(held.get("x_torch")),
@@ -393,6 +358,7 @@ def print_findings(points: Sequence[Record]) -> None:
     if hosts:
         ours, theirs = (statistics.median(side) for side in zip(*hosts, strict=True))
         print(f"host time of a call, median: {ours:.1f} us, torch.topk {theirs:.1f} us")
+    print_orders(points)
     for p in points:
         for c in p["contenders"]:
             if c.get("verified") is False and not c["name"].startswith(OURS):
@@ -400,24 +366,17 @@ def print_findings(points: Sequence[Record]) -> None:
     print_reasons(points)
 
 
-def print_reasons(points: Sequence[Record]) -> None:
-    """Why contenders are missing, each reason once with the number of points."""
-    counts: dict[tuple[str, str], int] = defaultdict(int)
-    for p in points:
-        for c in p["contenders"]:
-            if c["us"] is None:
-                counts[c["name"], c["reason"]] += 1
-    for (name, reason), count in counts.items():
-        print(f"no time for {name} at {count} of {len(points)} points: {reason}")
+def print_orders(points: Sequence[Record]) -> None:
+    """What winners in another order take beside those best first."""
+    for order in ("index", "any"):
+        pairs = [[by_name(p, ORDERED + name).get("us") for name in (order, "value")] for p in points]
+        ratios = [us / by_value_us for us, by_value_us in pairs if us and by_value_us]
+        if ratios:
+            low, middle, high = (number_text(f(ratios)) for f in (min, statistics.median, max))
+            print(f"order={order}: {middle} times as long as order=value, {low} to {high}")
 
 
 # --- command line ---------------------------------------------------------------------------------
-
-
-def integer(text: str) -> int:
-    """A plain integer or 2^n."""
-    base, _, exponent = text.partition("^")
-    return int(base) ** int(exponent) if exponent else int(base)
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -479,7 +438,7 @@ def points_of(options: argparse.Namespace) -> list[Point]:
         names = ALGORITHMS if "all" in options.algorithm else options.algorithm
         points = shapes.with_algorithms(points, names)
     if options.sorted is not None:
-        points = [shapes.replace(p, sorted=options.sorted) for p in points]
+        points = [replace(p, sorted=options.sorted) for p in points]
     order = {key: i for i, key in enumerate(dict.fromkeys(p.data_key for p in points))}
     applicable = [p for p in points if inputs.applies(p.input, getattr(torch, p.dtype))]
     return sorted(applicable, key=lambda p: order[p.data_key])[:: options.every]
@@ -500,40 +459,21 @@ def device_of(options: argparse.Namespace) -> torch.device:
     return torch.device("cuda" if options.set != "cpu" and torch.cuda.is_available() else "cpu")
 
 
-@dataclass
-class Run:
-    """The records of the points that were run, and why the others were not."""
-
-    records: list[Record] = field(default_factory=list)
-    stopped_by: str | None = None
-    broken: bool = False  # stopped by an error that no contender survives, such as a lost device
-
-
 def run_points(
     points: Sequence[Point], device: torch.device, options: argparse.Namespace, out: report.JsonLines
 ) -> Run:
     run = Run()
     peer_names = options.peers if device.type == "cuda" else []
     budget = options.budget or (CUDA_BUDGET_S if device.type == "cuda" else CPU_BUDGET_S)
-    data, progress, start = Data(device), report.Progress(len(points)), time.monotonic()
-    text = ""
-    try:
-        for point in points:
-            if options.time_limit and time.monotonic() - start > options.time_limit:
-                run.stopped_by = f"the time limit of {options.time_limit:g} s"
-                break
-            text = (
-                f"{point.input} {point.rows} x {size_text(point.cols)} k={size_text(point.k)} {point.dtype}"
-            )
-            progress.show(text)
-            run.records.append(run_point(point, data, peer_names, budget))
+    held = HeldInput(device)
+
+    def text(p: Point) -> str:
+        return f"{p.input} {p.rows} x {size_text(p.cols)} k={size_text(p.k)} {p.dtype}"
+
+    with run.kept():
+        for point in run.through(points, text, options.time_limit):
+            run.records.append(run_point(point, held, peer_names, budget))
             out.write(run.records[-1])
-            progress.advance()
-    except KeyboardInterrupt:
-        run.stopped_by = "the keyboard"
-    except RuntimeError as error:
-        run.stopped_by, run.broken = f"an error at {text}: {timing.one_line(error)}", True
-    progress.close()
     return run
 
 
@@ -552,7 +492,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"nothing to time: {why_no_points(options)}")
         return 1
     name = options.set or "custom"
-    path = options.output or environment.ROOT / "bench" / "results" / f"{name}-{device.type}.jsonl"
+    path = options.output or report.RESULTS / f"{name}-{device.type}.jsonl"
     out = report.JsonLines(path)
     start = time.monotonic()
     floor = floor_name(device)

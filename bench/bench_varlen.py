@@ -37,10 +37,10 @@ import torch
 from torch import Tensor
 
 from bench import points, report, timing
-from bench.bench_topk import contender_record, floor_contender
+from bench.contenders import floor_contender
 from bench.points import Bench, contender_of
 from bench.report import Record, number_text, ratio_text, size_text
-from bench.timing import Contender, Timing
+from bench.timing import Contender
 from tests import varlen_oracle
 from torch_topk import TopKVarlen, topk, topk_varlen
 
@@ -277,16 +277,11 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
     contenders = contenders_of(point, data)
     window_bytes = data.window_elements * data.scores.element_size()
     copies = timing.copies_of(data.scores, window_bytes)
-    timings = {
-        c.name: t for c, t in zip(contenders, timing.measure(contenders, copies, budget_s), strict=True)
-    }
-    floor_us, torch_us = timings["floor"].us, timings[TORCH].us
-    records = [contender_record(name, t, floor_us, torch_us) for name, t in timings.items()]
+    timings = timing.measure(contenders, copies, budget_s)
+    records = points.records_of(
+        timings, OURS, timings[TORCH].us, lambda t: problem_of(t.outputs, point, data)
+    )
     ours, dense = timings[OURS], timings.get(DENSE)
-    if ours.outputs is not None:
-        problem = problem_of(ours.outputs, point, data)
-        record = next(record for record in records if record["name"] == OURS)
-        record |= {"verified": problem is None, "problem": problem}
     return {
         "kind": "varlen",
         "rows": point.rows,
@@ -301,21 +296,14 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
         "window_elements": data.window_elements,
         "dense_cols": data.dense_cols,
         "copies": len(copies),
-        "floor_us": floor_us,
-        "x_dense": ratio_of(ours, dense),
-        "x_row": ratio_of(ours, timings.get(ROW)),
+        "floor_us": timings["floor"].us,
+        "x_dense": points.ratio_of(ours, dense),
+        "x_row": points.ratio_of(ours, timings.get(ROW)),
         "goal_x_dense": DENSE_GOAL if DENSE in timings else None,
         "goal_x_row": ROW_GOAL if ROW in timings else None,
-        "goal_x_floor": None if (x := ratio_of(dense, timings["floor"])) is None else DENSE_GOAL * x,
+        "goal_x_floor": None if (x := points.ratio_of(dense, timings["floor"])) is None else DENSE_GOAL * x,
         "contenders": records,
     }
-
-
-def ratio_of(one: Timing | None, other: Timing | None) -> float | None:
-    """One's time over the other's, where both were timed."""
-    if one is None or other is None or one.us is None or other.us is None:
-        return None
-    return round(one.us / other.us, 4)
 
 
 # --- the report -----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ import torch
 from torch import Tensor
 
 from bench import points, report, timing
-from bench.bench_topk import contender_record, floor_contender
+from bench.contenders import floor_contender
 from bench.points import Bench, contender_of
 from bench.report import Record, number_text, size_text
 from bench.timing import Contender, Outputs
@@ -95,8 +95,7 @@ def data_of(point: Point, device: torch.device) -> tuple[Tensor, Data]:
 
 def torch_contenders(point: Point, data: Data) -> list[Contender]:
     """What callers write."""
-    calls = (two_key_calls if point.by == "keys" else one_key_calls)(point, data)
-    return [Contender(f"torch:{name}", call, export=tuple, eager=False) for name, call in calls.items()]
+    return points.torch_contenders((two_key_calls if point.by == "keys" else one_key_calls)(point, data))
 
 
 def one_key_calls(point: Point, data: Data) -> dict[str, Callable[[Tensor], Outputs]]:
@@ -145,6 +144,12 @@ def our_contender(point: Point, data: Data) -> Contender:
     return Contender(OURS, call, export=tuple)
 
 
+def problem_of(outputs: Outputs, x: Tensor, point: Point, data: Data) -> str | None:
+    wanted = best_by_sorting(x, point, data)
+    is_same = all(torch.equal(got, want) for got, want in zip(outputs, wanted, strict=True))
+    return None if is_same else "not what a stable sort gives"
+
+
 def peak_bytes(contender: Contender, x: Tensor) -> int | None:
     """What a call takes of CUDA's memory at most, outputs too."""
     if not x.is_cuda:
@@ -161,22 +166,12 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
     """Times and checks one point; its record."""
     scores, data = data_of(point, device)
     contenders = [floor_contender(scores), our_contender(point, data), *torch_contenders(point, data)]
-    measured = timing.measure(contenders, timing.copies_of(scores), budget_s)
-    timings = {c.name: t for c, t in zip(contenders, measured, strict=True)}
-    times = {name: t.us for name, t in timings.items() if t.us is not None and name.startswith("torch:")}
-    best_name = min(times, key=lambda name: times[name]) if times else None
-    want = best_by_sorting(scores, point, data)
-    records = []
-    for contender in contenders:
-        t = timings[contender.name]
-        best_us = times[best_name] if best_name else None
-        record = contender_record(contender.name, t, timings["floor"].us, best_us)
-        if t.outputs is not None:
+    timings = timing.measure(contenders, timing.copies_of(scores), budget_s)
+    best_name, best_us = points.best_of_torch(timings)
+    records = points.records_of(timings, OURS, best_us, lambda t: problem_of(t.outputs, scores, point, data))
+    for contender, record in zip(contenders, records, strict=True):
+        if timings[contender.name].outputs is not None:
             record["peak_bytes"] = peak_bytes(contender, scores)
-        if contender.name == OURS and t.outputs is not None:
-            is_same = all(torch.equal(got, wanted) for got, wanted in zip(t.outputs, want, strict=True))
-            record |= {"verified": is_same, "problem": None if is_same else "not what a stable sort gives"}
-        records.append(record)
     return {
         "kind": "where",
         "rows": point.rows,
@@ -206,7 +201,7 @@ def print_table(records: Sequence[Record]) -> None:
                 record["dtype"],
                 number_text(ours.get("x_floor")),
                 number_text(ours.get("x_torch")),
-                (record["best_torch"] or "-").removeprefix("torch:"),
+                (record["best_torch"] or "-").removeprefix(points.TORCH),
                 number_text(record["goal_x_torch"]),
             ]
         )

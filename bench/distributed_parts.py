@@ -14,7 +14,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from bench import exact
-from bench.bench_topk import floor_contender
+from bench.contenders import floor_contender, verdict
 from bench.message_model import Request
 from bench.ranks import Ranks
 from bench.report import Record
@@ -82,8 +82,7 @@ def topk_part(ranks: Ranks, sizes: Sizes) -> Iterator[Record]:
                 "local_us": us["local"],
                 "x_local": us[gather] / us["local"],
                 "goal_x_local": GOALS.get(k),
-                "verified": problem is None,
-                "problem": problem,
+                **verdict(problem),
             }
 
 
@@ -149,8 +148,7 @@ def roads_part(ranks: Ranks, sizes: Sizes) -> Iterator[Record]:
                 "gathered_per_counted": ranks.count * request.gathered_bytes / request.counted_bytes,
                 "gathered_us": us["gathered"],
                 "narrowed_us": us["narrowed"],
-                "verified": problem is None,
-                "problem": problem,
+                **verdict(problem),
             }
 
 
@@ -285,8 +283,7 @@ def sparse_part(ranks: Ranks, sizes: Sizes) -> Iterator[Record]:
                 "x_dense": us["dense"] / us["step"],
                 "sent_bytes": pack(mine).numel(),
                 "dense_bytes": elements * dtype.itemsize,
-                "verified": problem is None,
-                "problem": problem,
+                **verdict(problem),
             }
             del gradient, work, residual, state, mine, exchange_alone
             ranks.release()
@@ -354,8 +351,7 @@ def stream_part(ranks: Ranks, sizes: Sizes) -> Iterator[Record]:
                 "link_gb_s": 4e-3 * n / link_us,
                 "x_link": link_us / took,
                 "goal_x_link": LINK_GOAL,
-                "verified": problem is None,
-                "problem": problem,
+                **verdict(problem),
             }
         if ranks.rank == 0:
             del sources, on_device, best
@@ -384,8 +380,7 @@ def device_stream(ranks: Ranks, sizes: Sizes, k: int) -> Record:
         "gb_s": 4e-3 * n / us["stream"],
         "x_floor": us["stream"] / us["floor"],
         "goal_x_floor": STREAM_FLOOR_GOAL,
-        "verified": problem is None,
-        "problem": problem,
+        **verdict(problem),
     }
 
 

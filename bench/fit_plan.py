@@ -271,9 +271,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    results = sorted((ROOT / "bench" / "results").glob("plan-h200*.jsonl"))
+    results = sorted(report.RESULTS.glob("plan-h200*.jsonl"))
     parser.add_argument("--sweep", type=Path, nargs="+", default=results)
-    benches = [ROOT / "bench" / "results" / f"{name}-h200.jsonl" for name in BENCHES]
+    benches = [report.RESULTS / f"{name}-h200.jsonl" for name in BENCHES]
     parser.add_argument("--bench", type=Path, nargs="*", default=benches, help="records of bench_topk.py")
     parser.add_argument("--output", type=Path, default=ROOT / "csrc" / "cuda" / "plan" / "costs_h200.h")
     parser.add_argument("--check", action="store_true", help="write nothing")

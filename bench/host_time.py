@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parse_arguments(arguments)
     device = torch.device(options.device)
     torch.set_num_threads(1)
-    output = options.output or environment.ROOT / "bench" / "results" / f"host-{options.device}.jsonl"
+    output = options.output or report.RESULTS / f"host-{options.device}.jsonl"
     out = report.JsonLines(output)
     out.write(environment.header(device, options.commit, set="host", turns=options.turns))
     rows = []

@@ -32,12 +32,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from bench import environment, papers_page, peers, report, shapes, timing
-from bench.bench_topk import contender_record, floor_contender, print_reasons
+from bench.contenders import contender_record, floor_contender, print_reasons, verdict
 from bench.figure import Figure, Point, quick
 from bench.paper_calls import Call, Data, call_of, data_of, without_others
 from bench.paper_figures import FIGURES, TIMED
 from bench.peers import NotOfferedError
 from bench.report import Record, size_text
+from bench.runs import Run
 from bench.timing import Contender, Outputs, Timing
 from tests import oracle
 from torch_topk._libraries import why_no_cuda
@@ -197,8 +198,7 @@ def run_point(figure: Figure, point: Point, data: Data, spared: Spared) -> Recor
             contenders.append(Contender(name, call, export=first_two, eager=False))
         except (NotOfferedError, TooSlowError) as error:
             absent[name] = str(error)
-    measured = timing.measure(contenders, data.copies, BUDGET_S)
-    timings = {c.name: t for c, t in zip(contenders, measured, strict=True)}
+    timings = timing.measure(contenders, data.copies, BUDGET_S)
     floor_us = timings["floor"].us
     if is_filtered(figure):
         data = Data([without_others(data.x, point, data)], [])
@@ -207,7 +207,7 @@ def run_point(figure: Figure, point: Point, data: Data, spared: Spared) -> Recor
     for name, t in timings.items():
         record = contender_record(name, t, floor_us, None)
         if name in problems:
-            record |= {"verified": problems[name] is None, "problem": problems[name]}
+            record |= verdict(problems[name])
         records.append(record)
     records += [{"name": name, "us": None, "reason": reason} for name, reason in absent.items()]
     record = {"kind": "paper", "figure": figure.name, "axis": figure.axis, **dataclasses.asdict(point)}
@@ -231,11 +231,8 @@ def group(points: Sequence[Point]) -> list[list[Point]]:
 
 
 @dataclass
-class Run:
-    records: list[Record] = field(default_factory=list)
+class PapersRun(Run):
     without_data: list[str] = field(default_factory=list)  # what could not be made, or did not fit
-    stopped_by: str | None = None
-    broken: bool = False  # by an error that no contender survives
 
 
 def run_figures(
@@ -244,15 +241,14 @@ def run_figures(
     time_limit: float,
     spared: Spared,
     out: report.JsonLines,
-) -> Run:
+) -> PapersRun:
     """Always the figure that has had the least time goes on with its next data."""
-    run = Run()
+    run = PapersRun()
     left = {name: group(points) for name, points in todo.items()}
     spent = dict.fromkeys(todo, 0.0)
     progress = report.Progress(sum(map(len, todo.values())))
     start = time.monotonic()
-    text = ""
-    try:
+    with run.kept():
         while any(left.values()) and run.stopped_by is None:
             name = min((n for n in left if left[n]), key=lambda n: spent[n])
             points = left[name].pop(0)
@@ -268,12 +264,12 @@ def run_figures(
                 if time.monotonic() - start > time_limit:
                     run.stopped_by = f"the time limit of {time_limit:g} s"
                     break
-                text = f"{name} {papers_page.describe(dataclasses.asdict(point))}"
-                progress.show(text)
+                run.at = f"{name} {papers_page.describe(dataclasses.asdict(point))}"
+                progress.show(run.at)
                 try:
                     record = run_point(FIGURES[name], point, data, spared)
                 except torch.OutOfMemoryError as error:
-                    run.without_data.append(f"{text}: {timing.one_line(error)}")
+                    run.without_data.append(f"{run.at}: {timing.one_line(error)}")
                     continue
                 spared.learn(record)
                 run.records.append(record)
@@ -281,10 +277,6 @@ def run_figures(
                 progress.advance()
             del data  # before the next is made
             spent[name] += time.monotonic() - began
-    except KeyboardInterrupt:
-        run.stopped_by = "the keyboard"
-    except RuntimeError as error:
-        run.stopped_by, run.broken = f"an error at {text}: {timing.one_line(error)}", True
     progress.close()
     return run
 
@@ -344,7 +336,7 @@ def todo_of(options: argparse.Namespace, before: Sequence[Record]) -> dict[str, 
     return todo
 
 
-def tell(run: Run, count: int, path: Path) -> None:
+def tell(run: PapersRun, count: int, path: Path) -> None:
     """Prints the times, who has none and why, and what to do next."""
     by_figure: dict[str, list[Record]] = defaultdict(list)
     for record in run.records:

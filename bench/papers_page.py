@@ -23,9 +23,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import bitonic_model, report
 from bench.figure import Duel, Figure, Method, Ratio
 from bench.paper_figures import FIGURES, METHODS, OURS, PAPERS
-from bench.report import Record, markdown_table, number_text, size_text
+from bench.report import RESULTS, Record, markdown_table, number_text, size_text
 
-RESULTS = Path(__file__).resolve().parent / "results"
 DEFAULT = ("papers-h200.jsonl", "ablation-h200.jsonl", "delegate-studies-h200.jsonl")
 SHARED_BYTES_PER_CLOCK = 128  # of an SM
 THREADS_PER_SM = 2048

@@ -48,6 +48,8 @@ def contender(name: str, point: Point) -> Contender:
     """The peer as a contender for a point on CUDA; raises NotOfferedError."""
     if point.magnitude:
         raise NotOfferedError("no selection by magnitude")
+    if point.inner != 1:
+        raise NotOfferedError("over the last dimension only")
     if version(name) is None:
         raise NotOfferedError("not installed")
     return _BUILDERS[name](point)

@@ -32,9 +32,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench import papers_page, report
 from bench.paper_figures import FIGURES
-from bench.report import Record, size_text
+from bench.report import RESULTS, Record, size_text
 
-RESULTS = Path(__file__).resolve().parent / "results"
 README = RESULTS / "readme.png"
 README_KS = (16, 256, 2048)
 
@@ -148,8 +147,8 @@ def _number_ticks(axis: Any) -> None:
 def _shape(point: Record) -> str:
     size = f"{point['rows']} x {size_text(point['cols'])} k={size_text(point['k'])}"
     what = point["label"] or point["input"]
-    columns = "" if point.get("inner", 1) == 1 else " columns"
-    return f"{what} {size} {point['dtype']}{' sorted' if point['sorted'] else ''}{columns}"
+    inner = "" if point.get("inner", 1) == 1 else f" inner {size_text(point['inner'])}"
+    return f"{what} {size} {point['dtype']}{' sorted' if point['sorted'] else ''}{inner}"
 
 
 def _rerank_shape(record: Record) -> str:

@@ -16,9 +16,13 @@ from typing import Any
 import torch
 
 from bench import environment, report, timing
-from bench.bench_topk import floor_name
+from bench.contenders import contender_record, floor_name, verdict
 from bench.report import Record, number_text
+from bench.runs import Run
+from bench.timing import Contender, Outputs, Timing
 from torch_topk._libraries import why_no_cuda
+
+TORCH = "torch:"  # prefix of the names of PyTorch's formulations
 
 
 @dataclass(frozen=True)
@@ -35,6 +39,36 @@ class Bench:
 
 def contender_of(record: Record, name: str) -> Record:
     return next(c for c in record["contenders"] if c["name"] == name)
+
+
+def torch_contenders(calls: Mapping[str, Callable[[Any], Outputs]]) -> list[Contender]:
+    """PyTorch's formulations, as contenders of their names behind TORCH."""
+    return [Contender(TORCH + name, call, export=tuple, eager=False) for name, call in calls.items()]
+
+
+def best_of_torch(timings: Mapping[str, Timing]) -> tuple[str | None, float | None]:
+    """The fastest of them and its us; None where none was served."""
+    times = {name: t.us for name, t in timings.items() if t.us is not None and name.startswith(TORCH)}
+    return min(times.items(), key=lambda item: item[1], default=(None, None))
+
+
+def records_of(
+    timings: Mapping[str, Timing], ours: str, torch_us: float | None, problem: Callable[[Timing], str | None]
+) -> list[Record]:
+    """A record for each contender. Ours, where it was served, is checked by `problem`."""
+    floor_us = timings["floor"].us
+    records = [contender_record(name, t, floor_us, torch_us) for name, t in timings.items()]
+    for record in records:
+        if record["name"] == ours and record["us"] is not None:
+            record |= verdict(problem(timings[ours]))
+    return records
+
+
+def ratio_of(one: Timing | None, other: Timing | None) -> float | None:
+    """One's time over the other's, where both were timed."""
+    if one is None or other is None or one.us is None or other.us is None:
+        return None
+    return round(one.us / other.us, 4)
 
 
 def failure_of(record: Record, name: str) -> str | None:
@@ -83,16 +117,14 @@ def main(bench: Bench, arguments: Sequence[str] | None = None) -> int:
     kind = options.device
     device = torch.device("cuda", torch.cuda.current_device()) if kind == "cuda" else torch.device("cpu")
     todo = bench.sets[options.set]
-    output = options.output or environment.ROOT / "bench" / "results" / f"{bench.name}-{kind}.jsonl"
+    output = options.output or report.RESULTS / f"{bench.name}-{kind}.jsonl"
     out = report.JsonLines(output)
     more = {"set": f"{bench.name}-{options.set}", "points": len(todo), "floor": floor_name(device)}
     out.write(environment.header(device, options.commit, **more))
-    records, too_large, failures = [], [], []
-    progress, start = report.Progress(len(todo)), time.monotonic()
-    for point in todo:
-        if options.time_limit and time.monotonic() - start > options.time_limit:
-            break
-        progress.show(point.text)
+    too_large, failures = [], []
+    run, start = Run(), time.monotonic()
+    records = run.records
+    for point in run.through(todo, lambda point: point.text, options.time_limit):
         try:
             records.append(bench.run(point, device, bench.seconds[kind]))
         except torch.OutOfMemoryError as error:
@@ -104,8 +136,6 @@ def main(bench: Bench, arguments: Sequence[str] | None = None) -> int:
             out.write(records[-1])
             if failure := failure_of(records[-1], bench.ours):
                 failures.append(f"{point.text}: {failure}")
-        progress.advance()
-    progress.close()
     seconds, not_run = time.monotonic() - start, len(todo) - len(records)
     out.write(
         {

@@ -16,6 +16,8 @@ except ImportError:
 
 Record = dict[str, Any]
 
+RESULTS = Path(__file__).resolve().parent / "results"
+
 
 class Progress:
     """A progress bar on a terminal; elsewhere, or without tqdm, a plain line every few seconds."""
@@ -90,6 +92,12 @@ def size_text(number: int) -> str:
     """2^20 for the powers of two from 2^15 up, else plain."""
     power = number.bit_length() - 1
     return f"2^{power}" if number >= 2**15 and number == 2**power else str(number)
+
+
+def integer(text: str) -> int:
+    """A plain integer or 2^n."""
+    base, _, exponent = text.partition("^")
+    return int(base) ** int(exponent) if exponent else int(base)
 
 
 def number_text(number: float | None, digits: int = 3) -> str:

@@ -14,6 +14,9 @@ A point is one top-k request on a named input of tests/inputs.py. `point_set(nam
               sorted and unsorted, then inputs and dtypes, each form that serves them forced
     indexer   CUDA: the same lines with int32 indices, unsorted, beside libraries that write indices alone
     callers   the shapes that samplers, indexers, routers, sparsifiers and rerankers call with
+    short     CUDA: many short rows, sorted; the goals on every input and in bfloat16, and a grid around them
+    dims      CUDA: over a dimension other than the last, sorted; no peer serves that
+    order     CUDA: what winners in order of index cost beside best first and any order (sorted=False)
 
 Every `x_floor` is relative to one read of the input in the same run, every `x_torch` to torch.topk in the
 same run; there are no absolute times here.
@@ -55,6 +58,7 @@ class Point:
     index_dtype: str | None = None  # None: int64
     inner: int = 1  # not 1: over dim -2 of [rows / inner, cols, inner], without the first dim where that is 1
     algorithms: tuple[str, ...] = ("auto",)
+    orders: tuple[str, ...] = ()  # also torch_topk.topk with each of these as its order
     goal: Goal | None = None
     label: str = ""
 
@@ -472,6 +476,55 @@ def _short() -> list[Point]:
     return points
 
 
+# --- a dimension other than the last, on CUDA; sorted ---------------------------------------------
+
+# (outer, cols, inner, k) and the goal, x floor: over dim 1 of [outer, cols, inner]
+_DIMS = (
+    (64, 256, 3136, 10, 2.5),
+    (8, 4096, 1024, 64, 3),
+    (1, 32, 10**6, 3, 3),
+    (16, 50257, 8, 50, 3),
+    (4, 131072, 16, 512, 4),
+)
+_DIMS_MIN_ELEMENTS, _DIMS_MAX_ELEMENTS = 2**16, 2**28  # of a point of the grid around them
+
+
+def _dims() -> list[Point]:
+    points = [
+        Point(outer * inner, cols, k, sorted=True, inner=inner, goal=Goal(x_floor=goal))
+        for outer, cols, inner, k, goal in _DIMS
+    ]
+    for outer, inner in itertools.product((1, 32), (7, 49, 1000)):
+        points += cross(
+            (outer * inner,), (16, 100, 1000, 10_000, 100_000), (3, 32), dtypes=("float32", "bfloat16"),
+            max_elements=_DIMS_MAX_ELEMENTS, sorted=True, inner=inner,
+        )  # fmt: skip
+    return [point for point in points if point.elements >= _DIMS_MIN_ELEMENTS]
+
+
+# --- the orders that winners can come in, on CUDA -------------------------------------------------
+
+_ORDERS = ("value", "index", "any")
+_ORDERED = (
+    (1024, 12_000, 2048),
+    (32, 20_000, 2048),
+    (64, 131_072, 2048),
+    (1000, 2000, 1000),
+    (16, 262_144, 1000),
+    (100, 2**20, 256),
+    (4096, 4096, 64),
+    (256, 128_256, 50),
+    (10_000, 1000, 32),
+    (8192, 256, 8),
+    (1, 2**20, 2048),
+    (1, 10**7, 10**5),
+)
+
+
+def _order() -> list[Point]:
+    return [Point(*shape, sorted=True, algorithms=(), orders=_ORDERS) for shape in _ORDERED]
+
+
 # --- smoke ----------------------------------------------------------------------------------------
 
 
@@ -496,6 +549,8 @@ SETS: dict[str, Callable[[], list[Point]]] = {
     "cpu": _cpu,
     "callers": _callers,
     "short": _short,
+    "dims": _dims,
+    "order": _order,
 }
 
 

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import torch
 
 from bench import environment, report, timing
-from bench.bench_topk import floor_contender
+from bench.contenders import floor_contender
 from bench.timing import Contender, two_tensors
 from tests import inputs, oracle, study_library
 
@@ -96,8 +96,9 @@ def time_input(
         # A form whose rows come out in order takes as long unsorted.
         names = [form for form in forms if form not in in_order_us]
         contenders = [floor_contender(x), *(contender(form, k, order) for form in names)]
-        floor, *timings = timing.measure(contenders, copies, BUDGET_S)
-        for form, timed in zip(names, timings, strict=True):
+        timings = timing.measure(contenders, copies, BUDGET_S)
+        floor = timings.pop("floor")
+        for form, timed in timings.items():
             if timed.us is None:
                 raise RuntimeError(f"{form} at {request}: {timed.reason}")
             if first is None:
@@ -105,7 +106,7 @@ def time_input(
                 oracle.assert_topk_on_device(timed.outputs, x, k, sorted=order)
             elif not torch.equal(first, as_set(timed.outputs)):
                 raise RuntimeError(f"{form} at {request}, {name}: another set than {names[0]}'s")
-        times = {form: round(timed.us, 3) for form, timed in zip(names, timings, strict=True)}
+        times = {form: round(timed.us, 3) for form, timed in timings.items()}
         if order:
             in_order_us = {form: us for form, us in times.items() if forms[form]}
         else:
@@ -161,7 +162,7 @@ def main() -> int:
     device = torch.device("cuda")
     if options.again is not None:
         return times_again(options.again, options.forms, options, device)
-    path = options.output or environment.ROOT / "bench" / "results" / "plan-cuda.jsonl"
+    path = options.output or report.RESULTS / "plan-cuda.jsonl"
     out = report.JsonLines(path)
     out.write(environment.header(device, options.commit, seed=options.seed))
     random_ = random.Random(options.seed)

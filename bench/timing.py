@@ -17,7 +17,7 @@ from __future__ import annotations
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,11 +104,35 @@ def copies_of(x: torch.Tensor, read_bytes: int | None = None) -> list[torch.Tens
     return [x] + [x.clone() for _ in range(math.ceil(L2_TURNS * l2 / size) - 1)]
 
 
-def measure(contenders: Sequence[Contender], copies: Sequence[torch.Tensor], budget_s: float) -> list[Timing]:
-    """Times the contenders on the copies of one input. `budget_s` bounds what one contender may take."""
+class HeldInput:
+    """The input at hand: made once for all that is timed on it in a row."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._key: Hashable = None
+        self._copies: list[torch.Tensor] = []
+
+    def copies(self, key: Hashable, make: Callable[[], torch.Tensor]) -> list[torch.Tensor]:
+        """`copies_of` what `make` returns, or of what it returned for the same key just before."""
+        if key != self._key:
+            self._key, self._copies = None, []  # freed before the next ones are made
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            self._copies = copies_of(make())
+            self._key = key
+        return self._copies
+
+
+def measure(
+    contenders: Sequence[Contender], copies: Sequence[torch.Tensor], budget_s: float
+) -> dict[str, Timing]:
+    """Times the contenders on the copies of one input; results by name, in the same order. `budget_s` bounds
+    what one contender may take."""
     if copies[0].device.type == "cuda":
-        return _measure_cuda(contenders, copies, budget_s)
-    return _measure_cpu(contenders, copies[0], budget_s)
+        timings = _measure_cuda(contenders, copies, budget_s)
+    else:
+        timings = _measure_cpu(contenders, copies[0], budget_s)
+    return {contender.name: timing for contender, timing in zip(contenders, timings, strict=True)}
 
 
 def _rounds(sample_us: float, budget_s: float) -> int:

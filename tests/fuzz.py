@@ -84,7 +84,8 @@ def calls_of(rng: random.Random, case: Case, algorithms: tuple[str, ...], count:
         if algorithm != "auto":
             options["algorithm"] = algorithm
         if rng.random() < 0.25:
-            options["columns"] = 1  # the operator is given the transpose, and dim 0
+            # The operator is given the transpose, or a dense copy of that, and dim 0.
+            options["columns"] = rng.choice((1, 2))
         k = number_near(rng, case.cols)
         cases.append(dataclasses.replace(case, k=k, options=tuple(options.items())))
     return cases
@@ -126,7 +127,8 @@ class Operators:
         algorithm = ALGORITHMS.index(options.pop("algorithm", "auto"))
         columns = options.pop("columns", 0)
         if columns:
-            values, indices = self.topk(tensor.t(), case.k, 0, algorithm=algorithm, **options)
+            columned = tensor.t() if columns == 1 else tensor.t().contiguous()
+            values, indices = self.topk(columned, case.k, 0, algorithm=algorithm, **options)
             values, indices = values.t(), indices.t()
         else:
             values, indices = self.topk(tensor, case.k, algorithm=algorithm, **options)
@@ -189,6 +191,13 @@ class Emulated:
             options.update(forms.overrides_of(options["form"], rng))
         elif rng.random() < 0.5:
             options["algorithm"] = rng.choice(ALGORITHMS[1:])
+        if "form" not in options and rng.random() < 0.3:
+            options["inner"] = number_near(rng, 40)
+            options["dim_last"] = rng.random() < 0.5
+            rows = options["inner"] * rng.randint(1, 3)
+            if rng.random() < 0.5:
+                options["panel_bytes"] = number_near(rng, 100_000)
+            cols, k = (min(number, 60_000 // rows + 1) for number in (cols, k))
         if options.get("form") == "delegate.from_sample":  # a sample takes so many bytes of a row
             rows, cols = 1, 70000 // dtype.itemsize + rng.randint(0, 20000)
         options["sm_count"] = rng.randint(1, 6)

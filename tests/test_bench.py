@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import pytest
 import torch
 
 import torch_topk
-from bench import bench_topk, delegate_steps, shapes, studies
+from bench import bench_topk, delegate_steps, peers, shapes, studies
+from bench.timing import HeldInput, Timing
 from tests import delegate_model, inputs
 
 
@@ -20,6 +22,7 @@ def test_the_points_of_a_set_can_be_asked_for(name):
         assert 1 <= point.k <= point.cols and point.rows >= 1
         assert inputs.applies(point.input, getattr(torch, point.dtype))
         assert {*point.algorithms} <= {*torch_topk.Algorithm.__members__}
+        assert point.algorithms or point.orders
         if point.goal is not None:
             assert point.goal.algorithm in point.algorithms
             assert (point.goal.x_floor is None) != (point.goal.x_torch is None)
@@ -55,6 +58,118 @@ def test_columns_hold_the_rows_that_they_are_checked_as(inner):
     outputs = torch.topk(x, 3, **bench_topk.order_options(point))
     for got, want in zip(outputs, torch.topk(rows, 3), strict=True):
         assert torch.equal(bench_topk.as_rows(got, point), want)
+
+
+def test_dims_are_those_of_five_requests_and_a_grid_around_them():
+    points = shapes.point_set("dims")
+    assert len(set(points)) == len(points)
+    assert all(point.sorted and point.inner > 1 and point.rows % point.inner == 0 for point in points)
+    first = [(p.rows // p.inner, p.cols, p.inner, p.k) for p in points[:5]]
+    assert first[0] == (64, 256, 3136, 10) and first[2] == (1, 32, 1_000_000, 3)
+    grid = points[5:]
+    assert all(2**16 <= point.elements <= 2**28 for point in grid)
+    for values, wanted in (
+        ({p.rows // p.inner for p in grid}, {1, 32}),
+        ({p.inner for p in grid}, {7, 49, 1000}),
+        ({p.cols for p in grid}, {16, 100, 1000, 10_000, 100_000}),
+        ({p.k for p in grid}, {3, 32}),
+        ({p.dtype for p in grid}, {"float32", "bfloat16"}),
+    ):
+        assert values == wanted
+
+
+@pytest.mark.parametrize("name", peers.NAMES)
+def test_peers_are_not_given_columns(name):
+    with pytest.raises(peers.NotOfferedError, match="last dimension"):
+        peers.contender(name, shapes.Point(6, 500, 3, inner=2))
+
+
+def time_and_check(point):
+    """Its record; times are not looked at."""
+    return bench_topk.run_point(point, HeldInput(torch.device("cpu")), (), 0.0)
+
+
+@pytest.mark.parametrize(("rows", "inner"), [(14, 7), (7, 7)])
+def test_columns_are_timed_and_checked(rows, inner, capsys):
+    record = time_and_check(shapes.Point(rows, 300, 4, dtype="bfloat16", sorted=True, inner=inner))
+    assert record["failures"] == [] and record["bytes"] == rows * 300 * 2
+    checked = {c["name"]: c["verified"] for c in record["contenders"] if "verified" in c}
+    assert checked == {"torch": True, "ours:auto": True, "aten-op": True}
+    bench_topk.print_table([record])
+    assert f"sorted, inner {inner}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rows", [14, 7])
+def test_a_wrong_winner_in_a_column_is_found(rows):
+    point = shapes.Point(rows, 300, 4, sorted=True, inner=7)
+    x = bench_topk.data_of(point, torch.device("cpu"))
+    values, indices = torch_topk.topk(x, 4, dim=-2)
+    timings = {"ours:auto": Timing(outputs=(values, indices))}
+    assert bench_topk.verify(timings, x, point) == {"ours:auto": None}
+    values[..., 1, 3] = values[..., 0, 3]
+    problem = bench_topk.verify(timings, x, point)["ours:auto"]
+    assert problem == f"values are not input[indices] in {rows // 7} places, first at [3, 1]"
+
+
+def test_orders_are_timed_and_checked_side_by_side(capsys):
+    points = shapes.point_set("order")
+    assert len({(p.rows, p.cols, p.k) for p in points}) == len(points) == 12
+    assert all(point.orders == ("value", "index", "any") for point in points)
+    assert {(1024, 12_000, 2048), (10_000, 1000, 32), (1, 10**7, 10**5)} <= {
+        (p.rows, p.cols, p.k) for p in points
+    }
+    record = time_and_check(dataclasses.replace(points[0], rows=5, cols=300, k=20, index_dtype="int32"))
+    ours = {c["name"]: c for c in record["contenders"] if c["name"].startswith("ours:")}
+    assert list(ours) == ["ours:order=value", "ours:order=index", "ours:order=any"]
+    assert record["failures"] == [] and all(c["verified"] and c["plan"] for c in ours.values())
+    bench_topk.print_table([record])
+    bench_topk.print_findings([record])
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[2].split()[8:12] == ["torch", "order=value", "order=index", "order=any"]
+    assert "order=index: " in printed and "order=any: " in printed
+
+
+def ordered(name, x, k):
+    """Winners as a contender of that order might wrongly return them."""
+    values, indices = torch_topk.topk(x, k, order="value" if name == "best first" else "index")
+    values, indices = values.clone(), indices.clone()
+    if name == "another winner":
+        indices[2, 0] = x[2].argmin()
+        values[2, 0] = x[2].min()
+    elif name == "a winner twice":
+        indices[2, 1], values[2, 1] = indices[2, 0], values[2, 0]
+    return values, indices
+
+
+@pytest.mark.parametrize(
+    ("order", "name", "words"),
+    [
+        ("index", "right", None),
+        ("index", "best first", "indices do not ascend"),
+        ("index", "another winner", "better elements left out"),
+        ("index", "a winner twice", "an index twice"),
+        ("value", "by index", "output out of order"),
+        ("value", "best first", None),
+        ("any", "best first", None),
+        ("any", "by index", None),
+        ("any", "another winner", "better elements left out"),
+    ],
+)
+def test_each_order_is_held_to_what_it_promises(order, name, words):
+    point = shapes.Point(3, 200, 9, sorted=True, algorithms=(), orders=(order,))
+    x = inputs.make("normal", 3, 200, seed=2)
+    contender = f"ours:order={order}"
+    problem = bench_topk.verify({contender: Timing(outputs=ordered(name, x, 9))}, x, point)[contender]
+    assert problem is None if words is None else problem.startswith(words)
+
+
+def test_an_order_that_is_refused_is_a_failure(monkeypatch):
+    def refuse(*_, **__):
+        raise ValueError("no such order")
+
+    monkeypatch.setattr(torch_topk, "topk", refuse)
+    record = time_and_check(shapes.Point(3, 200, 9, sorted=True, orders=("index",)))
+    assert record["failures"] == ["ours:order=index: no such order"]
 
 
 @pytest.mark.parametrize("name", studies.STUDIES)

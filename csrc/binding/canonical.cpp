@@ -26,35 +26,47 @@ void refuse_dtype(const Tensor& self, ScalarType dtype) {
   check(false, kTopk, "dtype ", name, " is not supported");
 }
 
-// Where the dimension lies that is at place i once the selected one is last.
-int64_t dim_at(int64_t place, int64_t dim, int64_t last) {
-  if (place == last) return dim;
-  return place == dim ? last : place;
-}
-
-// The distance between rows, if all dimensions but the selected can be walked with one, and that is dense.
-std::optional<int64_t> row_stride(Sizes sizes, Sizes strides, int64_t dim) {
-  if (sizes[dim] > 1 && strides[dim] != 1) return std::nullopt;
-  const int64_t last = static_cast<int64_t>(sizes.size()) - 1;
-  std::optional<int64_t> innermost;
-  int64_t walked = 0;  // what the next outer dimension's stride must be
-  for (int64_t place = last; place-- > 0;) {
-    const int64_t i = dim_at(place, dim, last);
-    if (sizes[i] == 1) continue;
-    if (!innermost) {
-      innermost = strides[i];
-    } else if (strides[i] != walked) {
+// How rows lie of which all dimensions but `dim` are walked with two strides at most; else nothing.
+std::optional<RowLayout> layout_of(Sizes sizes, Sizes strides, int64_t dim) {
+  struct Group {
+    int64_t size = 1, stride = 0;
+  };
+  Group inner, outer;
+  for (int64_t i = static_cast<int64_t>(sizes.size()); i-- > 0;) {
+    if (i == dim || sizes[i] == 1) continue;
+    Group* const last = outer.size > 1 ? &outer : &inner;
+    if (last->size == 1) {
+      *last = {sizes[i], strides[i]};
+    } else if (strides[i] == last->stride * last->size) {
+      last->size *= sizes[i];
+    } else if (last == &inner) {
+      outer = {sizes[i], strides[i]};
+    } else {
       return std::nullopt;
     }
-    walked = strides[i] * sizes[i];
   }
-  return innermost.value_or(sizes[dim]);
+  const int64_t col_stride = sizes[dim] > 1 ? strides[dim] : 1;
+  if (outer.size > 1) return RowLayout{inner.size, outer.stride, inner.stride, col_stride};
+  if (col_stride != 1) return RowLayout{inner.size, 0, inner.stride, col_stride};
+  return RowLayout{1, inner.size > 1 ? inner.stride : sizes[dim], 0, 1};
+}
+
+// Of a dense tensor whose dimensions behind the selected one have so many elements.
+RowLayout dense_layout(int64_t inner, int64_t cols) {
+  if (inner == 1 || cols == 1) return {1, cols, 0, 1};
+  return {inner, cols * inner, 1, inner};
+}
+
+int64_t elements_behind(Sizes sizes, int64_t dim) {
+  int64_t elements = 1;
+  for (int64_t i = dim + 1; i < static_cast<int64_t>(sizes.size()); ++i) elements *= sizes[i];
+  return elements;
 }
 
 }  // namespace
 
 Request canonicalise(const Tensor& self, const Arguments& arguments) {
-  Request request{{}, Algorithm::kAuto, self, false, 0, {}, scalar_type_of(self), ScalarType::Long};
+  Request request{{}, {}, {}, false, Algorithm::kAuto, self, 0, {}, scalar_type_of(self), ScalarType::Long};
   const Sizes sizes = self.sizes();
   const int64_t dims = std::max<int64_t>(1, static_cast<int64_t>(sizes.size()));
   check(arguments.dim >= -dims && arguments.dim < dims, kTopk,
@@ -79,7 +91,6 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
         kAlgorithms - 1, "], but is ", arguments.algorithm);
   request.algorithm = static_cast<Algorithm>(arguments.algorithm);
 
-  const std::optional<int64_t> stride = sizes.empty() ? 1 : row_stride(sizes, self.strides(), request.dim);
   request.sizes = to_vector(sizes);
   int64_t rows = 1;
   if (!sizes.empty()) {
@@ -98,22 +109,23 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
   problem.sorted = arguments.sorted;
   problem.magnitude = arguments.magnitude;
   problem.wide_indices = request.index_dtype == ScalarType::Long;
-  problem.row_stride = stride.value_or(cols);
-  request.scattered = !stride;
+  const int64_t inner = elements_behind(sizes, request.dim);
+  request.rows_in = dense_layout(inner, cols);
+  request.rows_out = dense_layout(inner, problem.k);
+  if (!sizes.empty()) {
+    const std::optional<RowLayout> layout = layout_of(sizes, self.strides(), request.dim);
+    request.scattered = !layout;
+    if (layout) request.rows_in = *layout;
+  }
+  problem.row_stride = request.rows_in.outer_stride;
   return request;
 }
 
-void gather_rows(Request& request) {
-  if (request.scattered && !request.empty()) {
-    request.input = dense_copy(torch::stable::transpose(request.input, request.dim, -1), kTopk);
-  }
+void make_dense(Request& request) {
+  if (!request.empty()) request.input = dense_copy(request.input, kTopk);
+  request.rows_in = dense_layout(elements_behind(request.input.sizes(), request.dim), request.problem.cols);
+  request.problem.row_stride = request.rows_in.outer_stride;
   request.scattered = false;
-}
-
-std::vector<int64_t> sizes_dim_last(const Request& request) {
-  std::vector<int64_t> sizes = request.sizes;
-  if (!sizes.empty()) std::swap(sizes[request.dim], sizes.back());
-  return sizes;
 }
 
 Buffers buffers_of(const Request& request, AtenTensorHandle values, AtenTensorHandle indices) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "binding/tensors.h"
+#include "core/strided_problem.h"
 
 namespace gputopk::binding {
 
@@ -26,26 +27,24 @@ struct Arguments {
 // A checked request.
 struct Request {
   Problem problem;
+  RowLayout rows_in, rows_out;
+  bool scattered;  // no layout says how rows lie in `input`: rows_in is that of a dense copy
   Algorithm algorithm;
   Tensor input;
-  bool scattered;              // `input` is not yet rows of adjacent elements at a constant stride
   int64_t dim;                 // that is selected along, not below zero
   std::vector<int64_t> sizes;  // of the outputs
   ScalarType value_dtype;
   ScalarType index_dtype;
 
   bool empty() const { return problem.rows == 0 || problem.k == 0; }
-  bool dim_is_last() const { return sizes.empty() || dim == static_cast<int64_t>(sizes.size()) - 1; }
+  StridedProblem strided() const { return {problem, rows_in, rows_out}; }
 };
 
 // Checks in torch.topk's order (dim, k, dtype) and throws in its words. Launches nothing.
 Request canonicalise(const Tensor& self, const Arguments& arguments);
 
-// Makes `input` rows as problem.row_stride says, by a copy where they are not.
-void gather_rows(Request& request);
-
-// The sizes with the selected dimension and the last one in each other's place.
-std::vector<int64_t> sizes_dim_last(const Request& request);
+// Makes `input` a dense copy of itself, which has a layout whatever the strides before.
+void make_dense(Request& request);
 
 // All but workspace. `values` and `indices` are dense.
 Buffers buffers_of(const Request& request, AtenTensorHandle values, AtenTensorHandle indices);

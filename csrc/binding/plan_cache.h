@@ -15,15 +15,23 @@ inline bool same(const Problem& a, const Problem& b) {
          a.wide_indices == b.wide_indices;
 }
 
+inline bool same(const StridedProblem& a, const StridedProblem& b) {
+  return same(a.problem, b.problem) && a.input == b.input && a.outputs == b.outputs;
+}
+
+inline uint64_t mixed(const Problem& problem) {
+  return (static_cast<uint64_t>(problem.rows) * 31 + static_cast<uint64_t>(problem.cols)) * 31 +
+         static_cast<uint64_t>(problem.k);
+}
+inline uint64_t mixed(const StridedProblem& problem) { return mixed(problem.problem); }
+
+template <class Plan>
 class PlanCache {
  public:
   // make() gives the plan where it is not there. The reference is good until the next call.
-  template <class Make>
-  const cuda::Plan& get(const Problem& problem, Algorithm algorithm, int32_t device, Make&& make) {
-    const uint64_t mixed =
-        (static_cast<uint64_t>(problem.rows) * 31 + static_cast<uint64_t>(problem.cols)) * 31 +
-        static_cast<uint64_t>(problem.k);
-    Entry& entry = entries_[mixed * 0x9E3779B97F4A7C15u >> 58];
+  template <class Problem, class Make>
+  const Plan& get(const Problem& problem, Algorithm algorithm, int32_t device, Make&& make) {
+    Entry& entry = entries_[mixed(problem) * 0x9E3779B97F4A7C15u >> 58];
     if (!entry.plan || entry.algorithm != algorithm || entry.device != device ||
         !same(entry.plan->problem, problem)) {
       entry = {make(), algorithm, device};
@@ -33,7 +41,7 @@ class PlanCache {
 
  private:
   struct Entry {
-    std::optional<cuda::Plan> plan;
+    std::optional<Plan> plan;
     Algorithm algorithm;
     int32_t device;
   };

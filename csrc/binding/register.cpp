@@ -15,8 +15,13 @@ namespace {
 
 // A meta tensor has no GPU, so its plan is for the one that the numbers were measured on.
 std::string describe(const Request& request) {
-  char text[512];
-  cuda::describe(cuda::make_plan(request.problem, cuda::Device{}, request.algorithm), text, sizeof(text));
+  char text[1024];
+  const StridedProblem strided = request.strided();
+  if (strided.is_plain()) {
+    cuda::describe(cuda::make_plan(request.problem, cuda::Device{}, request.algorithm), text, sizeof(text));
+  } else {
+    cuda::describe(cuda::make_strided_plan(strided, cuda::Device{}, request.algorithm), text, sizeof(text));
+  }
   return text;
 }
 

@@ -22,7 +22,7 @@ namespace {
 // `make` gives the form's config, where there is anything to do.
 template <class MakeConfig>
 std::tuple<Tensor, Tensor> run_study(Request& request, MakeConfig&& make) {
-  gather_rows(request);
+  if (!request.strided().is_plain()) make_dense(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, kTopk);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, kTopk);
   if (!request.empty()) {
@@ -186,7 +186,7 @@ std::tuple<Tensor, Tensor> run_baseline(const char* op, Request& request, MakeCo
   check(problem.cols < int64_t{1} << 32, op, "rows must have fewer than 2^32 elements, but have ",
         problem.cols);
   check(problem.rows <= INT32_MAX, op, "there must be at most ", INT32_MAX, " rows, but are ", problem.rows);
-  gather_rows(request);
+  if (!request.strided().is_plain()) make_dense(request);
   const Tensor values = new_empty(request.sizes, request.value_dtype, request.input, op);
   const Tensor indices = new_empty(request.sizes, request.index_dtype, request.input, op);
   if (request.empty()) return {values, indices};
@@ -257,16 +257,33 @@ VarlenOutputs varlen_study(const Tensor& self, int64_t k, const MaybeTensor& len
     switch (wanted) {
       case Algorithm::kAir: return run_varlen<Algorithm::kAir>;
       case Algorithm::kDelegate: return run_varlen<Algorithm::kDelegate>;
+      case Algorithm::kBitonic: return run_varlen<Algorithm::kBitonic>;
       case Algorithm::kSplitBucket: return run_varlen<Algorithm::kSplitBucket>;
       default: return run_varlen<Algorithm::kAuto>;
     }
   };
-  check(algorithm == 0 || algorithm == 1 || algorithm == 3 || algorithm == 5,
-        "gputopk::_varlen: algorithm must be 0, 1, 3 or 5, but is ", algorithm);
+  check(algorithm == 0 || algorithm == 1 || (algorithm >= 3 && algorithm <= 5),
+        "gputopk::_varlen: algorithm must be 0, 1, 3, 4 or 5, but is ", algorithm);
   const MaybeTensor none;
   const VarlenArguments arguments{self, k,    lengths, starts, none,  mask, none, none, none, 1,
                                   none, none, true,    false,  order, true, -1,   {},   {}};
   return topk_varlen(arguments, run_of(static_cast<Algorithm>(algorithm)));
+}
+
+std::tuple<Tensor, Tensor> strided_study(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted,
+                                         int64_t algorithm, int64_t panel_bytes) {
+  const Request request = canonicalise(self, {k, dim, largest, sorted, false, std::nullopt, algorithm});
+  check_cuda_algorithm(request);
+  check(!request.scattered, "gputopk::_strided: self has strides of which a copy would be made");
+  check(panel_bytes > 0, "gputopk::_strided: panel_bytes must be positive, but is ", panel_bytes);
+  const Tensor values = new_empty(request.sizes, request.value_dtype, self, kTopk);
+  const Tensor indices = new_empty(request.sizes, request.index_dtype, self, kTopk);
+  if (!request.empty()) {
+    const cuda::Device device = device_of(self.get_device_index());
+    run_plan(cuda::make_strided_plan(request.strided(), device, request.algorithm, panel_bytes),
+             buffers_of(request, values.get(), indices.get()), self, kTopk);
+  }
+  return {values, indices};
 }
 
 }  // namespace
@@ -295,10 +312,15 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
   m.def(
       "_split_bucket(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int rule=0, int tile=0, "
       "int cutoff=0, bool task=True, bool control_flow=True) -> (Tensor values, Tensor indices)");
-  // topk_varlen by an algorithm that takes windows: air, delegate or split_bucket; 0 is the plan's choice.
+  // topk_varlen by an algorithm that takes windows: air, delegate, bitonic or split_bucket; 0 is the plan's
+  // choice.
   m.def(
       "_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? mask=None, int "
       "order=0, int algorithm=0) -> (Tensor values, Tensor indices, Tensor counts)");
+  // topk whose rows are moved together, panels of so many bytes at a time.
+  m.def(
+      "_strided(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, int algorithm=0, "
+      "int panel_bytes) -> (Tensor values, Tensor indices)");
   // Any form of the plan's list, by the name that `_forms` gives it.
   m.def(
       "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
@@ -325,6 +347,7 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("_grid_select", TORCH_BOX(&grid_select_study));
   m.impl("_split_bucket", TORCH_BOX(&split_bucket_study));
   m.impl("_varlen", TORCH_BOX(&varlen_study));
+  m.impl("_strided", TORCH_BOX(&strided_study));
   m.impl("_form", TORCH_BOX(&form_study));
   m.impl("_per_thread_topk", TORCH_BOX(&per_thread_topk));
   m.impl("_bucket_topk", TORCH_BOX(&bucket_topk));

@@ -40,8 +40,8 @@ std::string describe(const Request& request) {
   return cpu::describe(request.problem, layout_of(request), usable_threads(), text, sizeof(text));
 }
 
-constexpr Backend kCpu{check_algorithm, run, describe, true};
-constexpr Backend kAtenCpu{check_torchs_dtype, run, nullptr, true, at::cpu::topk_outf};
+constexpr Backend kCpu{check_algorithm, run, describe};
+constexpr Backend kAtenCpu{check_torchs_dtype, run, nullptr, at::cpu::topk_outf};
 
 bool install_cpu(bool on) { return install<kAtenCpu>(on, "CPU"); }
 

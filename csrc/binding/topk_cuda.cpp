@@ -17,25 +17,47 @@ __attribute__((weak)) gputopk::binding::TorchTopkOut topk_outf;
 namespace gputopk::binding {
 namespace {
 
-const cuda::Plan& plan_of(const Request& request) {
-  static thread_local PlanCache cache;
+const cuda::Plan& plan_of(const Problem& problem, Algorithm algorithm, int32_t device) {
+  static thread_local PlanCache<cuda::Plan> cache;
+  return cache.get(problem, algorithm, device,
+                   [&] { return cuda::make_plan(problem, device_of(device), algorithm); });
+}
+
+const cuda::StridedPlan& plan_of(const StridedProblem& problem, Algorithm algorithm, int32_t device) {
+  static thread_local PlanCache<cuda::StridedPlan> cache;
+  return cache.get(problem, algorithm, device,
+                   [&] { return cuda::make_strided_plan(problem, device_of(device), algorithm); });
+}
+
+// use(plan), of whichever kind the request's is.
+template <class Use>
+auto with_plan(const Request& request, Use&& use) {
   const int32_t device = request.input.get_device_index();
-  return cache.get(request.problem, request.algorithm, device,
-                   [&] { return cuda::make_plan(request.problem, device_of(device), request.algorithm); });
+  const StridedProblem strided = request.strided();
+  if (strided.is_plain()) return use(plan_of(request.problem, request.algorithm, device));
+  return use(plan_of(strided, request.algorithm, device));
 }
 
 void run(const Request& request, Buffers buffers) {
-  run_plan(plan_of(request), buffers, request.input, kTopk);
+  if (request.scattered) {
+    Request dense = request;
+    make_dense(dense);
+    buffers.input = dense.input.const_data_ptr();
+    return run(dense, buffers);
+  }
+  with_plan(request, [&](const auto& plan) { run_plan(plan, buffers, request.input, kTopk); });
 }
 
-std::string describe_plan(const Request& request) { return text_of_plan(plan_of(request)); }
+std::string describe_plan(const Request& request) {
+  return with_plan(request, [](const auto& plan) { return text_of_plan(plan); });
+}
 
 std::string list_forms(const Request& request) {
   return forms_text(request.problem, device_of(request.input.get_device_index()));
 }
 
 constexpr Backend kCuda{check_cuda_algorithm, run, describe_plan};
-constexpr Backend kAtenCuda{check_torchs_dtype, run, nullptr, false, at::cuda::topk_outf};
+constexpr Backend kAtenCuda{check_torchs_dtype, run, nullptr, at::cuda::topk_outf};
 constexpr Backend kCudaForms{check_cuda_algorithm, nullptr, list_forms};
 
 bool install_cuda(bool on) { return install<kAtenCuda>(on, "CUDA"); }

@@ -23,13 +23,11 @@ using TorchTopkOut = std::tuple<at::Tensor&, at::Tensor&>(const at::Tensor& self
 struct Backend {
   // Throws where the request's algorithm cannot serve it, be the outputs empty or not.
   void (*check)(const Request& request);
-  // Fills dense outputs of request.sizes; sees to workspace. Only for requests that are not empty.
+  // Fills dense outputs of request.sizes from rows wherever they lie; sees to workspace. Only for requests
+  // that are not empty.
   void (*run)(const Request& request, Buffers buffers);
   // The plan as text. Only for requests that are not empty.
   std::string (*describe)(const Request& request);
-  // `run` takes the input before gather_rows and fills dense outputs of the caller's shape: nothing is copied
-  // to have the selected dimension last.
-  bool any_dim = false;
   // torch's own kernel: what behind_aten.h does not serve. Null where this torch has none by that name.
   TorchTopkOut* torch_topk_out = nullptr;
 };

@@ -74,12 +74,6 @@ struct Condition {
       return visitor(order, accepted_keys(order, comparison, threshold), elements);
     });
   }
-
-  GPUTOPK_HOST_DEVICE bool holds(int64_t row, int64_t col) const {
-    return visit_row(row, [col](const auto& order, const auto& accepted, const auto* elements) {
-      return accepted.has(order(elements[col]));
-    });
-  }
 };
 
 }  // namespace gputopk

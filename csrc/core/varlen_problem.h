@@ -86,13 +86,6 @@ struct Filter {
   GPUTOPK_HOST_DEVICE bool filters() const {
     return mask != nullptr || ids.data != nullptr || condition_count > 0;
   }
-  GPUTOPK_HOST_DEVICE bool accepts(int64_t row, int64_t col) const {
-    if (mask != nullptr && mask[row * mask_row_stride + col] == 0) return false;
-    for (int i = 0; i < condition_count; ++i) {
-      if (!conditions[i].holds(row, col)) return false;
-    }
-    return ids.data == nullptr || ids.at(row, col) >= 0;
-  }
 };
 
 // What becomes of a winner's position; at most one of offsets, ids and page_table.

@@ -16,6 +16,10 @@ ErrorCode run(const Plan& plan, const Buffers& buffers, Stream stream);
 // Device::cluster_blocks of the current device.
 int most_cluster_blocks();
 
+size_t workspace_bytes(const StridedPlan& plan);
+
+ErrorCode run(const StridedPlan& plan, const Buffers& buffers, Stream stream);
+
 size_t workspace_bytes(const RerankPlan& plan);
 
 ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream stream);

@@ -22,6 +22,7 @@ CUDA_FILES = {
     "topk.cpp": "front",
     "rerank.cpp": "front",
     "sparsify.cpp": "front",
+    "strided.cpp": "front",
     "varlen.cpp": "front",
 }
 CUDA_FOLDERS = {"device": "device", "plan": "plan", "study": "study"}

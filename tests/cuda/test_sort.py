@@ -74,7 +74,7 @@ def workspace(text: str) -> int:
 def test_order_takes_no_more_memory_than_the_outputs(device, dtype):
     for rows in (1, 7, 100, 1000):
         for k in (1, 4096, WIDE_BLOCK, BLOCK, BLOCK + 1, 1 << 17, 1 << 20):
-            like = torch.empty((1, 1), dtype=dtype, device=device).expand(rows, 1 << 22)
+            like = torch.empty((1, 1 << 22), dtype=dtype, device=device).expand(rows, 1 << 22)
             unordered = workspace(plan(like, k, algorithm=AIR, sorted=False))
             ordered = workspace(plan(like, k, algorithm=AIR))
             outputs = rows * k * (dtype.itemsize + 8)

@@ -32,7 +32,7 @@ ROOT = HERE.parents[1]
 LARGEST_32_BIT = 0xFFFFFFFF
 ALGORITHMS = ("auto", "air", "grid_select", "delegate", "bitonic", "split_bucket", "sort")
 # Those with a form that takes windows; the plan's choice last.
-VARLEN_ALGORITHMS = ("split_bucket", "delegate", "air", "auto")
+VARLEN_ALGORITHMS = ("split_bucket", "bitonic", "delegate", "air", "auto")
 
 # csrc/core/problem.h's DType.
 _DTYPES = {
@@ -102,6 +102,20 @@ class _Topk(ctypes.Structure):
         ("input", ctypes.c_void_p),
         ("values", ctypes.c_void_p),
         ("indices", ctypes.c_void_p),
+    ]
+
+
+class _Layout(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int64) for name in ("inner", "outer_stride", "inner_stride", "col_stride")]
+
+
+class _Strided(ctypes.Structure):
+    _fields_ = [
+        ("topk", _Topk),
+        ("input", _Layout),
+        ("outputs", _Layout),
+        ("input_elements", ctypes.c_int64),
+        ("panel_bytes", ctypes.c_int64),
     ]
 
 
@@ -257,6 +271,13 @@ def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, cove
     return folder / "libgputopk_simt.so"
 
 
+def _flags(options: dict) -> dict:
+    """Those of a call's options that the oracle knows."""
+    return {
+        name: options[name] for name in ("largest", "sorted", "magnitude", "index_dtype") if name in options
+    }
+
+
 class Library:
     """One build of the kernels."""
 
@@ -289,7 +310,11 @@ class Library:
         return message
 
     def _call(self, function, tensor, k, values, indices, device, seed, options) -> str:
-        call = _Topk(
+        return self._run(function, self._request(tensor, k, values, indices, options), device, seed)
+
+    def _request(self, tensor, k, values, indices, options) -> _Topk:
+        """Of a [rows, cols] tensor."""
+        return _Topk(
             dtype=_DTYPES[tensor.dtype],
             algorithm=ALGORITHMS.index(options.pop("algorithm", "auto")),
             largest=options.pop("largest", True),
@@ -306,7 +331,6 @@ class Library:
             values=0 if values is None else values.data_ptr(),
             indices=0 if indices is None else indices.data_ptr(),
         )
-        return self._run(function, call, device, seed)
 
     def plan(self, tensor: torch.Tensor, k: int, device: Device = Device(), **options) -> str:
         """The plan as text. `options`: as of topk."""
@@ -335,6 +359,35 @@ class Library:
             options["form"], function = options.pop("baseline"), self.lib.simt_baseline
         plan = self._call(function, tensor, k, values, indices, device, seed, options)
         return values, indices, plan
+
+    def strided(
+        self, tensor, k: int, dim_last: bool = False, index_dtype=torch.int64, panel_bytes: int = 0,
+        device: Device = Device(), seed: int = 1, **options,
+    ):  # fmt: skip
+        """(values, indices, plan) of a [outer, cols, inner] tensor of any strides over dim 1: outputs are
+        [outer, k, inner], or with `dim_last` [outer, inner, k]. panel_bytes: panels of so many; 0: as
+        planned."""
+        outer, cols, inner = tensor.shape
+        shape = (outer, inner, k) if dim_last else (outer, k, inner)
+        values = torch.empty(shape, dtype=tensor.dtype)
+        indices = torch.empty(shape, dtype=index_dtype)
+        strides = tensor.stride()
+        last = sum((size - 1) * stride for size, stride in zip(tensor.shape, strides, strict=True))
+        row_stride = strides[0] if inner == 1 else strides[2]
+        plain = strides[1] == 1 and (inner == 1 or outer == 1 or strides[0] == inner * strides[2])
+        call = _Strided(
+            # Rows without memory: where they lie, the layout says.
+            topk=self._request(tensor[:1, :, 0].expand(outer * inner, cols), k, values, indices, options),
+            input=_Layout(1, row_stride, 0, 1)
+            if plain
+            else _Layout(inner, strides[0], strides[2], strides[1]),
+            outputs=_Layout(1, k, 0, 1) if dim_last or inner == 1 else _Layout(inner, k * inner, 1, inner),
+            input_elements=last + 1,
+            panel_bytes=panel_bytes,
+        )
+        if plain:
+            call.topk.row_stride = row_stride
+        return values, indices, self._run(self.lib.simt_strided, call, device, seed)
 
     def rerank(
         self,
@@ -486,12 +539,18 @@ class Library:
     def check(self, tensor: torch.Tensor, k: int, device: Device = Device(), seed: int = 1, **options) -> str:
         """Runs it and compares with the oracle; returns the plan."""
         values, indices, plan = self.topk(tensor, k, device, seed, **options)
-        flags = {
-            name: options[name]
-            for name in ("largest", "sorted", "magnitude", "index_dtype")
-            if name in options
-        }
-        problem = oracle.topk_problem((values, indices), tensor, k, **flags)
+        problem = oracle.topk_problem((values, indices), tensor, k, **_flags(options))
+        assert problem is None, f"{problem} ({plan})"
+        return plan
+
+    def check_strided(self, tensor: torch.Tensor, k: int, dim_last: bool = False, **options) -> str:
+        """The same of a [outer, cols, inner] tensor over dim 1; options as of `strided`."""
+        values, indices, plan = self.strided(tensor, k, dim_last=dim_last, **options)
+        # [outer, inner, k] of a [outer, inner, cols] tensor
+        as_written = tensor.transpose(1, 2) if dim_last else tensor
+        problem = oracle.topk_problem(
+            (values, indices), as_written, k, 2 if dim_last else 1, **_flags(options)
+        )
         assert problem is None, f"{problem} ({plan})"
         return plan
 
@@ -506,12 +565,22 @@ def check(*arguments, **options) -> str:
     return library().check(*arguments, **options)
 
 
+def columns_of(rows: torch.Tensor, inner: int) -> torch.Tensor:
+    """[rows / inner, cols, inner], dense."""
+    return rows.reshape(-1, inner, rows.shape[1]).transpose(1, 2).contiguous()
+
+
 def run_case(case: Case, lib: Library | None = None) -> str:
-    """One case of tests/cases.py, whose options are those of Library.topk and the fields of Device."""
+    """One case of tests/cases.py, whose options are those of Library.topk and the fields of Device. inner: so
+    many rows lie side by side, and the options are those of Library.strided."""
     options = dict(case.options)
     fields = {field.name for field in dataclasses.fields(Device)}
     device = Device(**{name: options.pop(name) for name in list(options) if name in fields})
-    return (lib or library()).check(case.tensor(), case.k, device, case.seed, **options)
+    lib = lib or library()
+    if "inner" in options:
+        tensor = columns_of(case.tensor(), options.pop("inner"))
+        return lib.check_strided(tensor, case.k, device=device, seed=case.seed, **options)
+    return lib.check(case.tensor(), case.k, device, case.seed, **options)
 
 
 if __name__ == "__main__":

@@ -33,6 +33,16 @@ struct SimtTopk {
   void* indices;
 };
 
+// The same of rows that do not lie side by side.
+struct SimtLayout {
+  int64_t inner, outer_stride, inner_stride, col_stride;
+};
+struct SimtStrided {
+  SimtTopk topk;
+  SimtLayout input, outputs;
+  int64_t input_elements, panel_bytes;
+};
+
 struct SimtNumbers {
   const void* data;  // null: there are none
   int64_t elements, row_stride, col_stride;
@@ -219,12 +229,11 @@ void check_written(const char* name, const void* begin, size_t bytes, size_t ele
                            " is not written");
 }
 
-// Adds a call's buffers, runs it on them, and looks whether all outputs are written.
+// Adds a call's outputs, runs it, and looks whether all of them are written.
 template <class Run>
-int run_topk(const SimtTopk& call, const Problem& problem, Run&& run) {
+int run_to_outputs(const SimtTopk& call, const Problem& problem, Run&& run) {
   const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;
   const size_t winners = static_cast<size_t>(problem.rows * problem.k);
-  add_rows("input", call.input, problem.rows, problem.row_stride * element, problem.cols * element);
   simt::add_region("values", call.values, winners * element, simt::Region::kOutput);
   simt::add_region("indices", call.indices, winners * index, simt::Region::kOutput);
 
@@ -236,6 +245,13 @@ int run_topk(const SimtTopk& call, const Problem& problem, Run&& run) {
   check_written("value", call.values, winners * element, element);
   check_written("index", call.indices, winners * index, index);
   return kOk;
+}
+
+template <class Run>
+int run_topk(const SimtTopk& call, const Problem& problem, Run&& run) {
+  const size_t element = gputopk::dtype_bytes(problem.dtype);
+  add_rows("input", call.input, problem.rows, problem.row_stride * element, problem.cols * element);
+  return run_to_outputs(call, problem, run);
 }
 
 }  // namespace
@@ -269,6 +285,26 @@ int simt_topk(const SimtTopk* call, const SimtDevice* device, char* text, size_t
     cuda::describe(plan, text, bytes);
 
     return run_topk(*call, problem, [&](const auto& buffers) { return run_plan(plan, buffers); });
+  });
+}
+
+// The same of rows that do not lie side by side.
+int simt_strided(const SimtStrided* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    const auto layout = [](const SimtLayout& given) {
+      return gputopk::RowLayout{given.inner, given.outer_stride, given.inner_stride, given.col_stride};
+    };
+    const gputopk::StridedProblem strided{problem_of(call->topk), layout(call->input), layout(call->outputs)};
+    const Problem& problem = strided.problem;
+    const auto algorithm = static_cast<gputopk::Algorithm>(call->topk.algorithm);
+    if (const char* reason = cuda::unsupported_reason(problem, algorithm))
+      throw std::invalid_argument(reason);
+    const cuda::StridedPlan plan = cuda::make_strided_plan(
+        strided, gpu, algorithm, call->panel_bytes > 0 ? std::optional(call->panel_bytes) : std::nullopt);
+    cuda::describe(plan, text, bytes);
+    add_list("input", call->topk.input, call->input_elements * gputopk::dtype_bytes(problem.dtype));
+    return run_to_outputs(call->topk, problem, [&](const auto& buffers) { return run_plan(plan, buffers); });
   });
 }
 

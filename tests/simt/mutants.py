@@ -74,6 +74,14 @@ TREE = (
 )
 SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1",)
 
+STRIDED = (
+    "float32 normal 66x9 k=3 inner=33",
+    "float32 normal 70x100 k=12 inner=35",
+    "int16 few_distinct 40x600 k=20 inner=20 dim_last=1",
+    "float32 normal 60x300 k=20 inner=30 panel_bytes=20000 sm_count=2",
+    "int8 normal 14x2000 k=50 inner=7 panel_bytes=20000 sm_count=2",
+    "float32 normal 9x1500 k=30 inner=1 panel_bytes=20000 dim_last=1",
+)
 SPREAD = (
     "float32 ones_with_four_outliers 1x200000 k=1000 form=delegate.one_cluster sm_count=4",
     "int32 ones_with_four_outliers 2x100000 k=700 form=delegate.one_cluster sm_count=4",
@@ -163,6 +171,13 @@ MUTANTS = (
     Mutant("split_bucket/tree.cu", "counts_[next] = 0;", ";", TREE),
     Mutant("split_bucket/tree.cu", "__syncthreads();  // all have added", ";", TREE),
     Mutant("split_bucket/tiles.cuh", "__syncthreads();  // the list is whole", ";", TREE),
+    # Rows that do not lie side by side.
+    Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
+    Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list has been read", ";", STRIDED),
+    Mutant("bitonic/one_warp.cu", "__syncthreads();  // all winners are there", ";", STRIDED),
+    Mutant("strided/move.cu", "follow_kernel_before();", "let_next_kernel_start();", STRIDED, which=2),
+    Mutant("strided/move.cu", "follow_kernel_before();", "let_next_kernel_start();", STRIDED, which=3),
+    Mutant("device/square_block.cuh", "r >= rows", "r > rows", STRIDED),
     # Reading and writing.
     Mutant(
         "device/winner_writer.cuh", "__syncwarp();  // the lanes' entries are in shared memory", ";", AIR_MANY

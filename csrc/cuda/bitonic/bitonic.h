@@ -5,9 +5,11 @@
 #include <cstdint>
 
 #include "core/problem.h"
+#include "core/strided_problem.h"
 #include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
+#include "cuda/windows.h"
 
 namespace gputopk::cuda::bitonic {
 
@@ -31,6 +33,7 @@ struct OneThread {
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+  ErrorCode run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const;
 };
 
 // A row in the registers of one warp, or of a part of it.
@@ -50,6 +53,11 @@ struct OneWarp {
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+  ErrorCode run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const;
+  // Windows of rows of up to problem.cols elements. To rows.outputs; where those have no indices, dense,
+  // problem.k places a row.
+  ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
+                        Stream stream) const;
 };
 
 // Runs of k in the registers of warps, of several blocks a row: rows of any length.

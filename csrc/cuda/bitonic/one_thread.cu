@@ -9,6 +9,7 @@
 //      k-th best key are found by a mask, and each takes the place of its key; of equal keys, the elements
 //      with the lower indices come first.
 //   5. The rows of a warp are written together, from shared memory.
+// Rows that do not lie side by side are read and written where they lie: adjacent rows are adjacent threads'.
 
 #include <cuda_runtime_api.h>
 
@@ -30,7 +31,7 @@ template <class Bits>
 struct Params {
   const Bits* input;
   int64_t rows;
-  int64_t row_stride;
+  RowLayout rows_in, rows_out;
   int cols;
   int k;
   WinnerWriter<Bits> output;
@@ -79,10 +80,9 @@ __device__ __forceinline__ uint64_t mask_of(const Share& share, typename Share::
 }
 
 // Step 4. Behind the row's end no element is a winner: its equals before the end are k at least.
-template <class Share, class Order>
-__device__ __forceinline__ void place_winners(const Share& share, const Order& order,
-                                              const typename Share::Bits* input, int k,
-                                              const typename Share::Held (&best)[kRun],
+template <class Share, class Order, class Element>
+__device__ __forceinline__ void place_winners(const Share& share, const Order& order, Element&& element,
+                                              int k, const typename Share::Held (&best)[kRun],
                                               Stage<typename Share::Bits>& stage, int first) {
   using Held = typename Share::Held;
   Held kth = best[0];
@@ -104,7 +104,7 @@ __device__ __forceinline__ void place_winners(const Share& share, const Order& o
   for (int i = 0; i < k; ++i) {
     const int index = __ffsll(static_cast<long long>(winners)) - 1;
     winners &= winners - 1;
-    const auto bits = input[index];  // once more: a register has no run-time number
+    const auto bits = element(index);  // once more: a register has no run-time number
     const Held key = order(bits);
     int place = 0;
 #pragma unroll
@@ -115,7 +115,7 @@ __device__ __forceinline__ void place_winners(const Share& share, const Order& o
   }
 }
 
-template <class Order, int kElements>
+template <class Order, int kElements, bool kStrided>
 __global__ void __launch_bounds__(kThreads, tuning::one_thread_blocks(kElements*(Order::kBits == 64 ? 2 : 1)))
     select_row_a_thread(Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
@@ -129,8 +129,17 @@ __global__ void __launch_bounds__(kThreads, tuning::one_thread_blocks(kElements*
   const int k = params.k;
 
   if (lane < rows) {
-    const Bits* const input = params.input + (first_row + lane) * params.row_stride;
-    const Share share(input, params.cols, /*thread=*/0, /*threads=*/1, order);
+    const Bits* const input = params.input + (kStrided ? params.rows_in.row(first_row + lane)
+                                                       : (first_row + lane) * params.rows_in.outer_stride);
+    const int64_t step = kStrided ? params.rows_in.col_stride : 1;
+    const auto element = [&](int index) { return input[index * step]; };
+    const Share share = [&] {
+      if constexpr (kStrided) {
+        return Share(input, step, params.cols, order);
+      } else {
+        return Share(input, params.cols, /*thread=*/0, /*threads=*/1, order);
+      }
+    }();
     typename Share::Held best[kRun];
     find_best(share, best);
     if constexpr (Resident<Bits>::kDistinct) {
@@ -138,44 +147,66 @@ __global__ void __launch_bounds__(kThreads, tuning::one_thread_blocks(kElements*
       for (int i = 0; i < kRun; ++i) {
         if (i >= k) continue;
         const int index = static_cast<int>(Resident<Bits>::index(best[i]));
-        stage.put(lane * k + i, input[index], index);
+        stage.put(lane * k + i, element(index), index);
       }
     } else {
-      place_winners(share, order, input, k, best, stage, lane * k);
+      place_winners(share, order, element, k, best, stage, lane * k);
     }
   }
   __syncwarp();  // all rows' winners are there
+  if (kStrided && !params.rows_out.is_plain()) {
+    if (lane >= rows) return;
+    const int64_t first = params.rows_out.row(first_row + lane);
+    for (int i = 0; i < k; ++i) {
+      const int at = lane * k + i;
+      params.output.write(first + i * params.rows_out.col_stride, stage.values[at], stage.indices[at]);
+    }
+    return;
+  }
   const WinnerWriter<Bits> output = params.output.row(first_row, k);
   for (int i = lane; i < rows * k; i += 32) output.write(i, stage.values[i], stage.indices[i]);
 }
 
-template <class Order, int kElements>
-cudaError_t launch(const Problem& problem, const Buffers& buffers, Order order, cudaStream_t stream) {
+template <class Order, int kElements, bool kStrided>
+cudaError_t launch(const StridedProblem& strided, const Buffers& buffers, Order order, cudaStream_t stream) {
   using Bits = typename Order::Bits;
+  const Problem& problem = strided.problem;
   Params<Bits> params{};
   params.input = static_cast<const Bits*>(buffers.input);
   params.rows = problem.rows;
-  params.row_stride = problem.row_stride;
+  params.rows_in = strided.input;
+  params.rows_out = strided.outputs;
   params.cols = static_cast<int>(problem.cols);
   params.k = static_cast<int>(problem.k);
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   const int64_t blocks = (problem.rows + kThreads - 1) / kThreads;
   if (blocks > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
-  return launch_kernel(/*ahead=*/false, select_row_a_thread<Order, kElements>, static_cast<unsigned>(blocks),
-                       kThreads, 0, stream, params, order);
+  return launch_kernel(/*ahead=*/false, select_row_a_thread<Order, kElements, kStrided>,
+                       static_cast<unsigned>(blocks), kThreads, 0, stream, params, order);
+}
+
+template <bool kStrided>
+ErrorCode run_rows(const OneThread& config, const StridedProblem& strided, const Buffers& buffers,
+                   Stream stream) {
+  const Problem& problem = strided.problem;
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    using Order = decltype(order);
+    if (config.elements == 16) return launch<Order, 16, kStrided>(strided, buffers, order, stream);
+    if constexpr (Order::kBits < 64) {
+      if (config.elements == 64) return launch<Order, 64, kStrided>(strided, buffers, order, stream);
+    }
+    return launch<Order, 32, kStrided>(strided, buffers, order, stream);
+  });
 }
 
 }  // namespace
 
 ErrorCode OneThread::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
-    using Order = decltype(order);
-    if (elements == 16) return launch<Order, 16>(problem, buffers, order, stream);
-    if constexpr (Order::kBits < 64) {
-      if (elements == 64) return launch<Order, 64>(problem, buffers, order, stream);
-    }
-    return launch<Order, 32>(problem, buffers, order, stream);
-  });
+  return run_rows</*kStrided=*/false>(*this, plain(problem), buffers, stream);
+}
+
+ErrorCode OneThread::run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const {
+  return run_rows</*kStrided=*/true>(*this, strided, buffers, stream);
 }
 
 }  // namespace gputopk::cuda::bitonic

@@ -366,11 +366,11 @@ struct Listed {
 
 // What a window's row needs no selection for: padding, and rows of which all is wanted in any order. True if
 // that is all.
-template <class Order, class Bits = typename Order::Bits>
+template <class Bits>
 __device__ bool write_unselected(const WindowRows& rows, const Row<Bits>& row, const Part<Bits>& part,
                                  int64_t count, int64_t places, const WindowWriter<Bits>& output) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (part.first == 0) output.finish(row.k, places);
+  if (part.first == 0) output.finish(row.k, places, thread, threads);
   const bool takes_all = rows.any_order && row.k == row.cols && count == row.cols;
   if (row.k > 0 && !takes_all) return false;
   for (int64_t i = thread; row.k > 0 && i < part.cols; i += threads) {
@@ -409,7 +409,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const WindowRows& rows = params.rows.rows;
     candidates = {rows.candidates.of(row_number)};
     count = rows.count_of(row_number, {0, row.cols, row.k});
-    if (write_unselected<Bits>(rows, row, part, count, params.places, output)) return;
+    if (write_unselected(rows, row, part, count, params.places, output)) return;
     by_position = rows.any_order && row.k == count;
   }
   const bool lists_all = Rows::kWindows && static_cast<uint64_t>(count) <= room;

@@ -104,6 +104,25 @@ class RowShare {
     }
   }
 
+  // The whole of a row whose elements are so far apart.
+  __device__ __forceinline__ RowShare(const Bits* row, int64_t step, int cols, const Order& order)
+      : first_(0), step_(kInVector) {
+    const Bits rest = order.worst();
+    Bits loaded[kElements];
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) loaded[i] = i < cols ? row[i * step] : rest;
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) held[i] = Resident<Bits>::held(order(loaded[i]), index(i));
+  }
+
+  // Makes those without a bit the least that there are.
+  __device__ __forceinline__ void keep(uint32_t bits) {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      if ((bits >> i & 1) == 0) held[i] = 0;
+    }
+  }
+
   // Of element number i, in ascending order of i.
   __device__ __forceinline__ uint32_t index(int i) const {
     return static_cast<uint32_t>(first_ + i / kInVector * step_ + i % kInVector);

@@ -24,18 +24,18 @@ class WindowWriter {
 
   // Fills up the places behind the winners, and says how many those are. In the table no two entries of
   // padding are equal, so that each has a place in an order; they are at positions beyond all columns. By all
-  // threads of a block.
-  __device__ void finish(int64_t winners, int64_t places) const {
+  // of so many threads.
+  __device__ void finish(int64_t winners, int64_t places, int thread, int threads) const {
     const WindowOutputs& outputs = rows_.outputs;
     const Bits pad = static_cast<Bits>(outputs.pad);
-    for (int64_t i = winners + threadIdx.x; i < places; i += blockDim.x) {
+    for (int64_t i = winners + thread; i < places; i += threads) {
       if (outputs.indices == nullptr) {
         positions_.write(i, pad, rows_.windows.cols + i);
       } else {
         outputs.write(row_, i, pad, outputs.map.pad_index);
       }
     }
-    if (outputs.indices != nullptr && threadIdx.x == 0) outputs.counts[row_] = static_cast<int32_t>(winners);
+    if (outputs.indices != nullptr && thread == 0) outputs.counts[row_] = static_cast<int32_t>(winners);
   }
 
  private:

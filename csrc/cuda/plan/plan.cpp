@@ -94,6 +94,59 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
                 plan.device.sm_count, name);
 }
 
+StridedPlan make_strided_plan(const StridedProblem& strided, const Device& device, Algorithm algorithm,
+                              std::optional<int64_t> panel_bytes) {
+  Problem problem = strided.problem;
+  StridedPlan plan{strided, device, {}, std::nullopt, std::nullopt};
+  const bool bitonic = algorithm == Algorithm::kAuto || algorithm == Algorithm::kBitonic;
+  if (!panel_bytes && bitonic && !strided.input.is_plain()) {
+    if (bitonic::OneThread::serves(problem, device)) {
+      plan.config = bitonic::OneThread::plan(problem, device);
+      return plan;
+    }
+    if (bitonic::OneWarp::serves(problem, device)) {
+      plan.config = bitonic::OneWarp::plan(problem, device);
+      return plan;
+    }
+  }
+  const strided::Panels panels = strided::plan(strided, panel_bytes.value_or(strided::kPanelBytes));
+  plan.config = panels;
+  problem.row_stride = panels.pitch;
+  problem.rows = panels.rows;
+  plan.selection = make_plan(problem, device, algorithm);
+  if (strided.problem.rows % panels.rows != 0) {
+    problem.rows = strided.problem.rows % panels.rows;
+    plan.last_selection = make_plan(problem, device, algorithm);
+  }
+  return plan;
+}
+
+void describe(const StridedPlan& plan, char* text, size_t text_bytes) {
+  const RowLayout& input = plan.problem.input;
+  char way[200], form[600];
+  const auto describe_form = [&](const auto& config) {
+    describe(plan_of(plan.problem.problem, plan.device, config), form, sizeof(form));
+  };
+  if (const auto* const panels = std::get_if<strided::Panels>(&plan.config)) {
+    std::snprintf(way, sizeof(way), "rows %s, winners %s, %lld rows at a time",
+                  panels->gathers ? "moved together" : "read where they lie",
+                  panels->scatters ? "moved to their place" : "written to their place",
+                  static_cast<long long>(panels->rows));
+    describe(*plan.selection, form, sizeof(form));
+  } else if (const auto* const warp = std::get_if<bitonic::OneWarp>(&plan.config)) {
+    std::snprintf(way, sizeof(way), "rows in tiles");
+    describe_form(*warp);
+  } else {
+    std::snprintf(way, sizeof(way), "rows where they lie");
+    describe_form(std::get<bitonic::OneThread>(plan.config));
+  }
+  std::snprintf(
+      text, text_bytes, "strided: %lld x %lld rows, %lld and %lld apart, of elements %lld apart; %s; %s",
+      static_cast<long long>(plan.problem.problem.rows / input.inner), static_cast<long long>(input.inner),
+      static_cast<long long>(input.outer_stride), static_cast<long long>(input.inner_stride),
+      static_cast<long long>(input.col_stride), way, form);
+}
+
 RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes) {
   RerankPlan plan{problem, device, rerank::plan(problem, device, most_stored_bytes), std::nullopt};
   if (plan.config.way != rerank::Way::kTopK) return plan;
@@ -164,7 +217,10 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, A
   if (selects && delegate::OneCluster::serves_windows(expected, device)) {
     offer(delegate::OneCluster::plan(expected, device, /*windows=*/true), expected);
   }
-  // Tiles are those of whole rows, however short the windows are said to be.
+  // Registers, and tiles, are those of whole rows, however short the windows are said to be.
+  if (selects && bitonic::OneWarp::serves(selection, device)) {
+    offer(bitonic::OneWarp::plan(selection, device), selection);
+  }
   if (selects && split_bucket::Tree::serves(selection, device)) {
     offer(split_bucket::Tree::plan(selection, device), selection);
   }

@@ -10,6 +10,7 @@
 
 #include "core/problem.h"
 #include "core/rerank_problem.h"
+#include "core/strided_problem.h"
 #include "core/varlen_problem.h"
 #include "cuda/air/air.h"
 #include "cuda/bitonic/bitonic.h"
@@ -20,6 +21,7 @@
 #include "cuda/sort/sort.h"
 #include "cuda/sparsify/sparsify.h"
 #include "cuda/split_bucket/split_bucket.h"
+#include "cuda/strided/strided.h"
 #include "cuda/varlen/varlen.h"
 
 namespace gputopk::cuda {
@@ -61,6 +63,25 @@ Plan plan_of(const Problem& problem, const Device& device, const Config& config)
 // The plan in one line, "air: ...".
 void describe(const Plan& plan, char* text, size_t text_bytes);
 
+// Rows that do not lie side by side: forms that read and write them where they lie, or panels of rows that
+// are moved together for any form.
+using StridedConfig = std::variant<bitonic::OneThread, bitonic::OneWarp, strided::Panels>;
+
+struct StridedPlan {
+  StridedProblem problem;
+  Device device;
+  StridedConfig config;
+  std::optional<Plan> selection;  // of a panel's rows, and of the last one's where those are fewer
+  std::optional<Plan> last_selection;
+};
+
+// `algorithm` must be supported for the problem. `panel_bytes`: a test's choice of panels, and of their size.
+StridedPlan make_strided_plan(const StridedProblem& strided, const Device& device, Algorithm algorithm,
+                              std::optional<int64_t> panel_bytes = std::nullopt);
+
+// "strided: ..."
+void describe(const StridedPlan& plan, char* text, size_t text_bytes);
+
 struct RerankPlan {
   RerankProblem problem;
   Device device;
@@ -92,7 +113,7 @@ void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);
 
 // The forms that take windows, whatever those hold: so a plan is good for any starts, lengths and k on the
 // device. A block a row serves all requests.
-using VarlenConfig = std::variant<air::OneBlock, delegate::OneCluster, split_bucket::Tree>;
+using VarlenConfig = std::variant<air::OneBlock, bitonic::OneWarp, delegate::OneCluster, split_bucket::Tree>;
 
 struct VarlenPlan {
   VarlenProblem problem;

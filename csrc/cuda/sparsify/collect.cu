@@ -111,30 +111,41 @@ __global__ void __launch_bounds__(kThreads)
   collecting.places[blockIdx.x] = all;
 }
 
+// What the threads before this one have in all, and what all have. By all threads of a block, whose turns
+// take the two rows of `of_warps` by turns: one barrier a turn.
+template <class Count>
+struct Sums {
+  Count before, all;
+
+  __device__ __forceinline__ Sums(Count own, Count (&of_warps)[kWarps]) : all(0) {
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    Count so_far = own;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const Count other = __shfl_up_sync(~0u, so_far, step);
+      if (lane >= step) so_far += other;
+    }
+    if (lane == 31) of_warps[warp] = so_far;
+    __syncthreads();  // all warps have added up, and are done with the turn before the last
+    for (int other = 0; other < kWarps; ++other) {
+      if (other < warp) so_far += of_warps[other];
+      all += of_warps[other];
+    }
+    before = so_far - own;
+  }
+};
+
 // From counts of tiles to how many winners are before each. A block a row.
 __global__ void __launch_bounds__(kThreads) place_tiles(Collecting collecting) {
   __shared__ int64_t of_warps[2][kWarps];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   int64_t* const places = collecting.places + blockIdx.x * collecting.tiles;
   int64_t before = 0;
   for (int64_t begin = 0, turn = 0; begin < collecting.tiles; begin += kThreads, turn ^= 1) {
     const int64_t tile = begin + threadIdx.x;
     const int64_t own = tile < collecting.tiles ? places[tile] : 0;
-    int64_t so_far = own;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const int64_t other = __shfl_up_sync(~0u, so_far, step);
-      if (lane >= step) so_far += other;
-    }
-    if (lane == 31) of_warps[turn][warp] = so_far;
-    __syncthreads();  // all warps have added up, and are done with the turn before the last
-    int64_t all = 0;
-    for (int other = 0; other < kWarps; ++other) {
-      if (other < warp) so_far += of_warps[turn][other];
-      all += of_warps[turn][other];
-    }
-    if (tile < collecting.tiles) places[tile] = before + so_far - own;
-    before += all;
+    const Sums<int64_t> sums(own, of_warps[turn]);
+    if (tile < collecting.tiles) places[tile] = before + sums.before;
+    before += sums.all;
   }
 }
 
@@ -142,7 +153,6 @@ template <class Bits, int kWidth>
 __global__ void __launch_bounds__(kThreads)
     collect_winners(Winners<Bits> winners, KeyOrder<Bits, true> order, Collecting collecting) {
   __shared__ uint64_t of_warps[2][kWarps];
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const int64_t row = blockIdx.x / collecting.tiles, tile = blockIdx.x % collecting.tiles;
   const int64_t begin = tile * tuning::kCollectTile;
   const int64_t end = min(begin + tuning::kCollectTile, winners.cols);
@@ -154,24 +164,10 @@ __global__ void __launch_bounds__(kThreads)
     const int64_t first = turn + threadIdx.x * kWidth;
     const Share share(winners, order, bound, row, first);
     // Four counts at once: none of them reaches 2^16.
-    const uint64_t own = share.counts();
-    uint64_t so_far = own;
-#pragma unroll
-    for (int step = 1; step < 32; step *= 2) {
-      const uint64_t other = __shfl_up_sync(~0u, so_far, step);
-      if (lane >= step) so_far += other;
-    }
-    if (lane == 31) of_warps[parity][warp] = so_far;
-    __syncthreads();  // all warps have added up, and are done with the turn before the last
-    uint64_t all = 0;
-    for (int other = 0; other < kWarps; ++other) {
-      if (other < warp) so_far += of_warps[parity][other];
-      all += of_warps[parity][other];
-    }
-    const uint64_t before = so_far - own;
+    const Sums<uint64_t> sums(share.counts(), of_warps[parity]);
 #pragma unroll
     for (int v = 0; v < kInFlight; ++v) {
-      int64_t at = place + static_cast<int64_t>(before >> (16 * v) & 0xFFFF);
+      int64_t at = place + static_cast<int64_t>(sums.before >> (16 * v) & 0xFFFF);
 #pragma unroll
       for (int j = 0; j < kWidth; ++j) {
         if ((share.wins[v] >> j & 1) == 0) continue;
@@ -181,7 +177,7 @@ __global__ void __launch_bounds__(kThreads)
         winners.clear(row, col);
         ++at;
       }
-      place += static_cast<int64_t>(all >> (16 * v) & 0xFFFF);
+      place += static_cast<int64_t>(sums.all >> (16 * v) & 0xFFFF);
     }
   }
 }

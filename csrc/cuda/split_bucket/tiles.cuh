@@ -256,7 +256,9 @@ __device__ __forceinline__ void write_row(const Level& level, PaddedList<EntryOf
     const int64_t index = static_cast<int64_t>(PackOf<Word>::index(entry));
     output.write(rank, elements[index], index);
   });
-  if constexpr (Level::kWindows) output.finish(winners, problem.k);
+  if constexpr (Level::kWindows) {
+    output.finish(winners, problem.k, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x));
+  }
 }
 
 // What becomes of a tile's list: entries of the next level, or, where it was the row's only tile, its
