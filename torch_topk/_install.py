@@ -15,8 +15,6 @@ __all__ = ["install", "installed", "uninstall"]
 _DEVICES = ("cpu", "cuda")
 _OPS = ("topk",)
 
-devices_installed: set[str] = set()
-
 
 def install(*, devices: Sequence[str] = _DEVICES, ops: Sequence[str] = _OPS) -> None:
     """Puts these kernels behind ``torch.topk``, for the whole process: ``Tensor.topk``, models, torchvision
@@ -72,9 +70,7 @@ def _switch(devices: Sequence[str], ops: Sequence[str], on: bool) -> list[str]:
         return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        switched = [d for d in switches if d in devices and _Quietly.apply(switches[d], on) != on]
-    devices_installed.symmetric_difference_update(switched)
-    return switched
+        return [d for d in switches if d in devices and _Quietly.apply(switches[d], on) != on]
 
 
 class _Quietly(torch.autograd.Function):

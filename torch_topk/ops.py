@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey, DispatchKeySet
 from torch.autograd import forward_ad
-from torch.compiler import is_compiling
+from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
 
 from . import _vmap  # noqa: F401  registers the rules
 from ._autograd import (
-    Selection,
     in_index_order,
     is_functorch_active,
     is_tracing,
@@ -22,7 +22,6 @@ from ._autograd import (
     wants_derivative,
 )
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
-from ._install import devices_installed
 from ._libraries import has_cuda
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
 from ._sharding import has_dtensor, is_dtensor
@@ -57,10 +56,19 @@ _AUTO = Algorithm.auto
 _INT64 = torch.int64
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})  # no FakeTensor, no DTensor
 _Result = torch.return_types.topk
-# `_op` is what both call: a function less on the way.
-_operator = torch.ops.gputopk.topk.default._op
-_out_operator = torch.ops.gputopk.topk.out._op
 _deterministic = torch._C._get_deterministic_algorithms
+_modes = torch._C._len_torch_dispatch_stack
+_profiling = torch._C._autograd._profiler_enabled  # a call that names its dispatch keys is not recorded
+
+# aten::topk, led past torch's kernel to ours, which stands behind dispatch keys that no device goes by
+# (csrc/binding/behind_aten.h). So arguments, gradients and versions of outs are seen to by torch, in C++: a
+# Python function for them takes microseconds. By whether the tensor is the CPU's.
+_aten_topk = torch.ops.aten.topk.default._handle.redispatch_boxed
+_aten_topk_out = torch.ops.aten.topk.values._handle.redispatch_boxed
+_OWN = (DispatchKeySet(DispatchKey.PrivateUse2), DispatchKeySet(DispatchKey.PrivateUse3))
+_AUTOGRAD = tuple(own | DispatchKeySet(DispatchKey.AutogradCPU) for own in _OWN)
+_VERSIONS = tuple(keys | DispatchKeySet(DispatchKey.ADInplaceOrView) for keys in _AUTOGRAD)
+_UNDIFFERENTIABLE = (torch.float8_e4m3fn, torch.float8_e5m2)  # torch cannot scatter them, _autograd can
 
 
 def topk(
@@ -132,22 +140,28 @@ def topk(
             topk, (input,), input, k, dim, largest, sorted,
             magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, order=order, out=out,
         )  # fmt: skip
-    # Most calls: torch.topk's arguments, and no transform at work. Few checks, as they are what a short call
-    # costs; the operator refuses what it cannot serve.
+    # Most calls: torch.topk's arguments, and no transform or mode at work. Few checks, as they are what a
+    # short call costs; the kernel refuses what it cannot serve.
     if (
-        not is_compiling() and type(input) in _PLAIN and (input.is_cpu or (input.is_cuda and has_cuda))
+        not is_dynamo_compiling() and type(input) in _PLAIN and ((on_cpu := input.is_cpu) or (input.is_cuda and has_cuda))
         and type(k) is int and type(dim) is int and (largest is True or largest is False)
         and (sorted is True or (sorted is False and not _deterministic()))
         and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and order is None
         and forward_ad._current_level < 0 and not is_functorch_active() and not is_tracing()
+        and not _modes() and not _profiling() and not input.is_neg()
     ):  # fmt: skip
         try:
-            if input.requires_grad or out is not None:
-                return _plain_topk(input, k, dim, largest, sorted, out)
+            if out is not None:
+                return _plain_topk_into(input, k, dim, largest, sorted, out)
+            keys = _OWN[on_cpu]
+            if input.requires_grad:
+                if input.dtype in _UNDIFFERENTIABLE:
+                    raise TypeError("not a gradient that torch can make")
+                keys = _AUTOGRAD[on_cpu]
             if sorted and largest:  # arguments that are left out need not be parsed
-                return _Result(_operator(input, k, dim))
-            return _Result(_operator(input, k, dim, largest, sorted))
-        except (RuntimeError, ValueError):
+                return _Result(_aten_topk(keys, input, k, dim))
+            return _Result(_aten_topk(keys, input, k, dim, largest, sorted))
+        except (RuntimeError, ValueError, TypeError):
             pass  # below it is said, or served, right
     if is_dtensor(input) or (isinstance(out, (tuple, list)) and has_dtensor(*out)):
         register_sharding()
@@ -178,24 +192,14 @@ def topk(
     return _Result((values, indices))
 
 
-def _plain_topk(
+def _plain_topk_into(
     input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Any
 ) -> torch.return_types.topk:
-    if (input.is_cpu and "cpu" in devices_installed) or (input.is_cuda and "cuda" in devices_installed):
-        # Then torch.topk is ours, with gradients and outs that cost less.
-        if out is None:
-            return torch_topk(input, k, dim, largest, sorted)
-        return _Result(torch_topk(input, k, dim, largest, sorted, out=out))
-    wants_gradient = input.requires_grad and torch.is_grad_enabled()
-    if out is None:
-        if wants_gradient:
-            return _Result(Selection.apply(None, input, k, dim, largest, sorted, False, {}))
-        return _Result(_operator(input, k, dim, largest, sorted))
-    if wants_gradient:
-        raise RuntimeError("an out has no gradient")
-    values, indices = two_tensors(out)
-    _out_operator(input, k, dim, largest, sorted, values=values, indices=indices)
-    return _Result((values, indices))
+    values, indices = out
+    if not (type(values) in _PLAIN and type(indices) in _PLAIN) or values.is_neg() or indices.is_neg():
+        raise TypeError("not outs to write to as they are")
+    keys = _VERSIONS[input.is_cpu]
+    return _Result(_aten_topk_out(keys, input, k, dim, largest, sorted, values=values, indices=indices))
 
 
 def _topk(

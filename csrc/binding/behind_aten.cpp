@@ -23,8 +23,9 @@ bool wants_deterministic() { return at::globalContext && at::globalContext().det
 
 // Whatever the order of an unsorted result, it may differ from run to run: by value it does not.
 Arguments ours(const AtenArguments& theirs) {
-  const bool sorted = theirs.sorted || wants_deterministic();
-  return {theirs.k, theirs.dim, theirs.largest, sorted, /*magnitude=*/false, std::nullopt, /*algorithm=*/0};
+  Arguments arguments = arguments_of(theirs);
+  arguments.sorted = theirs.sorted || wants_deterministic();
+  return arguments;
 }
 
 // A handle of the stable ABI is a pointer to torch's tensor. Past the ABI, as an error that passes it has
@@ -51,12 +52,16 @@ NewTensor empty_of(int32_t dtype, const Tensor& like) {
   return NewTensor(handle);
 }
 
-void resize(const Tensor& out, const std::vector<int64_t>& sizes) {
+bool has_sizes(const Tensor& out, const std::vector<int64_t>& sizes) {
   const Sizes found = out.sizes();
-  if (std::equal(found.begin(), found.end(), sizes.begin(), sizes.end())) return;
+  return std::equal(found.begin(), found.end(), sizes.begin(), sizes.end());
+}
+
+void resize(const Tensor& out, const std::vector<int64_t>& sizes) {
+  if (has_sizes(out, sizes)) return;
   if (out.numel() > 0) {
     const std::string words = words_of(
-        "An output with one or more elements was resized since it had shape ", sizes_text(to_vector(found)),
+        "An output with one or more elements was resized since it had shape ", sizes_text(out),
         ", which does not match the required output shape ", sizes_text(sizes),
         ". This behavior is deprecated, and in a future PyTorch release outputs will not be resized unless "
         "they have zero elements. You can explicitly reuse an out tensor t by resizing it, inplace, to zero "
@@ -70,22 +75,38 @@ void resize(const Tensor& out, const std::vector<int64_t>& sizes) {
   torch::stable::detail::to<Tensor>(stack[0]);  // takes the reference
 }
 
-// In place of claim_topk_outs: autograd has been here already, outs of other sizes are resized with torch's
-// warning, and those that are refused, here without a word, are torch's to judge.
-void ready_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
-                const Tensor& values, const Tensor& indices) {
+// In place of claim_topk_outs: autograd has been here already, and outs that are refused, here without a word,
+// are another's to judge.
+void check_kinds(const Tensor& self, const Request& request, const Tensor& values, const Tensor& indices) {
   const auto device = self.device();
   check(scalar_type_of(values) == request.value_dtype && scalar_type_of(indices) == request.index_dtype &&
             values.device() == device && indices.device() == device,
         "");
-  resize(values, sizes);
-  resize(indices, sizes);
+}
+
+void check_apart(const Tensor& self, const Tensor& values, const Tensor& indices) {
   // A lazy clone gets memory of its own before that is compared.
   values.mutable_data_ptr();
   indices.mutable_data_ptr();
   check(!overlaps_itself(values) && !overlaps_itself(indices) && !overlap(values, self) &&
             !overlap(indices, self) && !overlap(values, indices),
         "");
+}
+
+// Of another shape they are resized, with torch's warning.
+void resize_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
+                 const Tensor& values, const Tensor& indices) {
+  check_kinds(self, request, values, indices);
+  resize(values, sizes);
+  resize(indices, sizes);
+  check_apart(self, values, indices);
+}
+
+void check_outs(const Tensor& self, const Request& request, const std::vector<int64_t>& sizes,
+                const Tensor& values, const Tensor& indices) {
+  check_kinds(self, request, values, indices);
+  check(has_sizes(values, sizes) && has_sizes(indices, sizes), "");
+  check_apart(self, values, indices);
 }
 
 }  // namespace
@@ -117,10 +138,19 @@ Result aten_topk(const Tensor& self, const AtenArguments& arguments, const Backe
 void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Tensor& values,
                    const Tensor& indices, const Backend& backend) {
   try {
-    topk_out(self, ours(arguments), values, indices, backend, ready_outs);
+    topk_out(self, ours(arguments), values, indices, backend, resize_outs);
   } catch (const Refusal&) {
     torchs_own(self, arguments, values.get(), indices.get(), backend);
   }
+}
+
+void check_memory(const Request& request) {
+  check(request.empty() || request.input.const_data_ptr() != nullptr, kTopk, "the input has no memory");
+}
+
+void aten_topk_into(const Tensor& self, const AtenArguments& arguments, const Tensor& values,
+                    const Tensor& indices, const Backend& backend) {
+  topk_out(self, arguments_of(arguments), values, indices, backend, check_outs);
 }
 
 }  // namespace gputopk::binding

@@ -1,5 +1,10 @@
-// Our kernels behind aten::topk and aten::topk.values of one device, so that torch.topk and at::topk are ours
-// wherever they are called. Registered on request alone; what they do not serve goes to torch's own kernel.
+// Our kernels behind aten::topk and aten::topk.values.
+//
+// On request, of one device's dispatch key, so that torch.topk and at::topk are ours wherever they are called:
+// what they do not serve goes to torch's own kernel.
+//
+// Always, of a key that no device goes by: torch_topk.topk names it (ops.py), and so has torch's own autograd,
+// version counters and arguments, in C++, in front of our kernels. What they do not serve is refused.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -25,17 +30,44 @@ Result aten_topk(const Tensor& self, const AtenArguments& arguments, const Backe
 void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Tensor& values,
                    const Tensor& indices, const Backend& backend);
 
+// Refuses outs of another shape too, and otherwise does as aten_topk_out.
+void aten_topk_into(const Tensor& self, const AtenArguments& arguments, const Tensor& values,
+                    const Tensor& indices, const Backend& backend);
+
+// A Backend's check where autograd alone stands before the kernel: torch keeps zeros that nobody has written
+// without memory.
+void check_memory(const Request& request);
+
+inline AtenArguments aten_arguments(StableIValue* stack) {
+  return {argument<int64_t>(stack, 1), argument<int64_t>(stack, 2), argument<bool>(stack, 3),
+          argument<bool>(stack, 4)};
+}
+inline Arguments arguments_of(const AtenArguments& theirs) {
+  return {theirs.k, theirs.dim, theirs.largest, theirs.sorted, /*magnitude=*/false, std::nullopt,
+          /*algorithm=*/0};
+}
+
 template <const Backend& backend>
 void boxed_aten_topk(StableIValue* stack, uint64_t, uint64_t) {
   const Tensor self = argument<Tensor>(stack, 0);
-  const AtenArguments arguments{argument<int64_t>(stack, 1), argument<int64_t>(stack, 2),
-                                argument<bool>(stack, 3), argument<bool>(stack, 4)};
-  give(stack, aten_topk(self, arguments, backend));
+  give(stack, aten_topk(self, aten_arguments(stack), backend));
 }
 template <const Backend& backend>
 std::tuple<Tensor, Tensor> boxed_aten_topk_out(const Tensor& self, int64_t k, int64_t dim, bool largest,
                                                bool sorted, const Tensor& values, const Tensor& indices) {
   aten_topk_out(self, {k, dim, largest, sorted}, values, indices, backend);
+  return {values, indices};
+}
+
+template <const Backend& backend>
+void boxed_own_topk(StableIValue* stack, uint64_t, uint64_t) {
+  const Tensor self = argument<Tensor>(stack, 0);
+  give(stack, topk(self, arguments_of(aten_arguments(stack)), backend));
+}
+template <const Backend& backend>
+std::tuple<Tensor, Tensor> boxed_own_topk_out(const Tensor& self, int64_t k, int64_t dim, bool largest,
+                                              bool sorted, const Tensor& values, const Tensor& indices) {
+  aten_topk_into(self, {k, dim, largest, sorted}, values, indices, backend);
   return {values, indices};
 }
 

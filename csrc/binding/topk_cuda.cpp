@@ -58,6 +58,7 @@ std::string list_forms(const Request& request) {
 
 constexpr Backend kCuda{check_cuda_algorithm, run, describe_plan};
 constexpr Backend kAtenCuda{check_torchs_dtype, run, nullptr, at::cuda::topk_outf};
+constexpr Backend kOwnCuda{check_memory, run, nullptr};
 constexpr Backend kCudaForms{check_cuda_algorithm, nullptr, list_forms};
 
 bool install_cuda(bool on) { return install<kAtenCuda>(on, "CUDA"); }
@@ -72,6 +73,13 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("differentiable_topk", boxed_topk<kCuda>);
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_forms", TORCH_BOX(&boxed_plan<kCudaForms>));
+}
+
+// No device goes by this key. torch_topk/ops.py says it.
+STABLE_TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
+  using namespace gputopk::binding;
+  m.impl("topk", boxed_own_topk<kOwnCuda>);
+  m.impl("topk.values", TORCH_BOX(&boxed_own_topk_out<kOwnCuda>));
 }
 
 STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) { m.def("_install_cuda(bool on) -> bool"); }
