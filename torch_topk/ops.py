@@ -143,23 +143,24 @@ def topk(
     # Most calls: torch.topk's arguments, and no transform or mode at work. Few checks, as they are what a
     # short call costs; the kernel refuses what it cannot serve.
     if (
-        not is_dynamo_compiling() and type(input) in _PLAIN and ((on_cpu := input.is_cpu) or (input.is_cuda and has_cuda))
+        not is_dynamo_compiling() and type(input) in _PLAIN
+        and ((on_cpu := input.is_cpu) or (input.is_cuda and has_cuda))
         and type(k) is int and type(dim) is int and (largest is True or largest is False)
         and (sorted is True or (sorted is False and not _deterministic()))
         and magnitude is False and index_dtype is _INT64 and algorithm is _AUTO and order is None
         and forward_ad._current_level < 0 and not is_functorch_active() and not is_tracing()
-        and not _modes() and not _profiling() and not input.is_neg()
+        and not _modes() and not _profiling()
     ):  # fmt: skip
         try:
             if out is not None:
-                return _plain_topk_into(input, k, dim, largest, sorted, out)
+                return _plain_topk_into(_VERSIONS[on_cpu], out, input, k, dim, largest, sorted)
             keys = _OWN[on_cpu]
             if input.requires_grad:
                 if input.dtype in _UNDIFFERENTIABLE:
-                    raise TypeError("not a gradient that torch can make")
+                    raise TypeError("torch would make no gradient of these bits")
                 keys = _AUTOGRAD[on_cpu]
-            if sorted and largest:  # arguments that are left out need not be parsed
-                return _Result(_aten_topk(keys, input, k, dim))
+            if dim == -1 and largest and sorted:  # arguments that are left out need not be parsed
+                return _Result(_aten_topk(keys, input, k))
             return _Result(_aten_topk(keys, input, k, dim, largest, sorted))
         except (RuntimeError, ValueError, TypeError):
             pass  # below it is said, or served, right
@@ -193,12 +194,11 @@ def topk(
 
 
 def _plain_topk_into(
-    input: Tensor, k: int, dim: int, largest: bool, sorted: bool, out: Any
+    keys: DispatchKeySet, out: Any, input: Tensor, k: int, dim: int, largest: bool, sorted: bool
 ) -> torch.return_types.topk:
     values, indices = out
-    if not (type(values) in _PLAIN and type(indices) in _PLAIN) or values.is_neg() or indices.is_neg():
-        raise TypeError("not outs to write to as they are")
-    keys = _VERSIONS[input.is_cpu]
+    if not (type(values) in _PLAIN and type(indices) in _PLAIN):
+        raise TypeError("who knows where these have their elements")
     return _Result(_aten_topk_out(keys, input, k, dim, largest, sorted, values=values, indices=indices))
 
 

@@ -6,9 +6,12 @@
 #include "binding/check.h"
 #include "binding/overlap.h"
 
-// Exported by torch, but not through its stable ABI, which has no word for it. Without it, nothing is taken
-// to be deterministic.
+// Exported by torch, but not through its stable ABI, which has no words for them. Where they are missing,
+// nothing is taken to be deterministic, and nothing is served that may be a negative.
 namespace at {
+namespace native {
+__attribute__((weak)) bool is_neg(const Tensor& self);
+}
 class Context {
  public:
   __attribute__((weak)) bool deterministicAlgorithms() const;
@@ -28,14 +31,17 @@ Arguments ours(const AtenArguments& theirs) {
   return arguments;
 }
 
-// A handle of the stable ABI is a pointer to torch's tensor. Past the ABI, as an error that passes it has
-// lost its type, and what goes here is mostly refused.
+// A handle of the stable ABI is a pointer to torch's tensor.
+at::Tensor& torchs(AtenTensorHandle handle) { return *reinterpret_cast<at::Tensor*>(handle); }
+
+void check_not_negative(const Tensor& tensor) {
+  check(at::native::is_neg && !at::native::is_neg(torchs(tensor.get())), kTopk, "a negative's memory");
+}
+
+// Past the stable ABI, as an error that passes it has lost its type, and what goes here is mostly refused.
 void torchs_own(const Tensor& self, const AtenArguments& arguments, AtenTensorHandle values,
                 AtenTensorHandle indices, const Backend& backend) {
   if (!backend.torch_topk_out) throw;  // the refusal that led here
-  const auto torchs = [](AtenTensorHandle handle) -> at::Tensor& {
-    return *reinterpret_cast<at::Tensor*>(handle);
-  };
   backend.torch_topk_out(torchs(self.get()), arguments.k, arguments.dim, arguments.largest, arguments.sorted,
                          torchs(values), torchs(indices));
 }
@@ -75,8 +81,8 @@ void resize(const Tensor& out, const std::vector<int64_t>& sizes) {
   torch::stable::detail::to<Tensor>(stack[0]);  // takes the reference
 }
 
-// In place of claim_topk_outs: autograd has been here already, and outs that are refused, here without a word,
-// are another's to judge.
+// In place of claim_topk_outs: autograd has been here already, and outs that are refused, here without a
+// word, are another's to judge.
 void check_kinds(const Tensor& self, const Request& request, const Tensor& values, const Tensor& indices) {
   const auto device = self.device();
   check(scalar_type_of(values) == request.value_dtype && scalar_type_of(indices) == request.index_dtype &&
@@ -106,6 +112,8 @@ void check_outs(const Tensor& self, const Request& request, const std::vector<in
                 const Tensor& values, const Tensor& indices) {
   check_kinds(self, request, values, indices);
   check(has_sizes(values, sizes) && has_sizes(indices, sizes), "");
+  check_not_negative(values);
+  check_not_negative(indices);
   check_apart(self, values, indices);
 }
 
@@ -145,6 +153,7 @@ void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Ten
 }
 
 void check_memory(const Request& request) {
+  check_not_negative(request.input);
   check(request.empty() || request.input.const_data_ptr() != nullptr, kTopk, "the input has no memory");
 }
 

@@ -1,10 +1,11 @@
 // Our kernels behind aten::topk and aten::topk.values.
 //
-// On request, of one device's dispatch key, so that torch.topk and at::topk are ours wherever they are called:
-// what they do not serve goes to torch's own kernel.
+// On request, of one device's dispatch key, so that torch.topk and at::topk are ours wherever they are
+// called: what they do not serve goes to torch's own kernel.
 //
-// Always, of a key that no device goes by: torch_topk.topk names it (ops.py), and so has torch's own autograd,
-// version counters and arguments, in C++, in front of our kernels. What they do not serve is refused.
+// Always, of a key that no device goes by: torch_topk.topk names it (ops.py), and so has torch's own
+// autograd, version counters and arguments, in C++, in front of our kernels. What they do not serve is
+// refused.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -34,8 +35,8 @@ void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Ten
 void aten_topk_into(const Tensor& self, const AtenArguments& arguments, const Tensor& values,
                     const Tensor& indices, const Backend& backend);
 
-// A Backend's check where autograd alone stands before the kernel: torch keeps zeros that nobody has written
-// without memory.
+// A Backend's check where autograd alone stands before the kernel: torch keeps some tensors without memory,
+// as zeros that nobody has written, and some with a bit that says they are the negative of their memory.
 void check_memory(const Request& request);
 
 inline AtenArguments aten_arguments(StableIValue* stack) {
@@ -43,7 +44,7 @@ inline AtenArguments aten_arguments(StableIValue* stack) {
           argument<bool>(stack, 4)};
 }
 inline Arguments arguments_of(const AtenArguments& theirs) {
-  return {theirs.k, theirs.dim, theirs.largest, theirs.sorted, /*magnitude=*/false, std::nullopt,
+  return {theirs.k,       theirs.dim, theirs.largest, theirs.sorted, /*magnitude=*/false, std::nullopt,
           /*algorithm=*/0};
 }
 

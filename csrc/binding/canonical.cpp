@@ -110,13 +110,11 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
   problem.magnitude = arguments.magnitude;
   problem.wide_indices = request.index_dtype == ScalarType::Long;
   const int64_t inner = elements_behind(sizes, request.dim);
-  request.rows_in = dense_layout(inner, cols);
   request.rows_out = dense_layout(inner, problem.k);
-  if (!sizes.empty()) {
-    const std::optional<RowLayout> layout = layout_of(sizes, self.strides(), request.dim);
-    request.scattered = !layout;
-    if (layout) request.rows_in = *layout;
-  }
+  std::optional<RowLayout> layout = RowLayout{1, 1, 0, 1};  // of a tensor without dimensions
+  if (!sizes.empty()) layout = layout_of(sizes, self.strides(), request.dim);
+  request.scattered = !layout;
+  request.rows_in = layout ? *layout : dense_layout(inner, cols);
   problem.row_stride = request.rows_in.outer_stride;
   return request;
 }
