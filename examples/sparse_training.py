@@ -74,8 +74,9 @@ def train(name: str, ratio: float | None, steps: int, device: torch.device) -> d
     model = make().to(device)
     ddp = DistributedDataParallel(model, bucket_cap_mb=1)
     # What is not sent at once comes later, so the ratio comes down step by step.
-    warmup = () if ratio is None else ((steps // 10, max(0.25, ratio)), (steps // 5, max(0.05, ratio)))
-    state = TopKState(ratio=ratio or 1.0, warmup=warmup, parameters=model.parameters(), min_numel=1024)
+    least = ratio or 1.0
+    warmup = sorted([(steps // 10, max(0.25, least)), (steps // 5, max(0.05, least))])
+    state = TopKState(ratio=least, warmup=warmup, parameters=model.parameters(), min_numel=1024)
     if ratio is not None:
         ddp.register_comm_hook(state, topk_hook)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate, momentum=0.9)
@@ -156,7 +157,10 @@ def main() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         meeting = f"tcp://127.0.0.1:{free.getsockname()[1]}"
-    torch.multiprocessing.spawn(work, (arguments, meeting), arguments.ranks)
+    # A process that was forked ends without an interpreter's shutdown, in which gloo's threads may abort as
+    # they let go of the last tensors. It can have no GPU.
+    method = "spawn" if arguments.device == "cuda" else "forkserver"
+    torch.multiprocessing.start_processes(work, (arguments, meeting), arguments.ranks, start_method=method)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 import torch_topk
 from tests import inputs, oracle
-from tests.python import test_topk_wrapper
+from tests.python import gloo, test_topk_wrapper
 from torch_topk import _install
 
 X = torch.arange(21.0).view(3, 7)
@@ -306,32 +306,27 @@ def test_opcheck(ours, arguments):
     torch.library.opcheck(torch.ops.aten.topk.default, (leaf, *arguments[1:]), test_utils=checks)
 
 
-def run_dtensor(rank: int, world: int, store: str) -> None:
+def check_dtensor(rank: int, world: int) -> None:
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
     torch_topk.install()
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    try:
-        mesh = init_device_mesh("cpu", (world,))
-        for dim, k in ((0, 3), (1, 500)):
-            for placement in (Replicate(), Shard(0), Shard(1)):
-                leaf = distribute_tensor(TIES, mesh, [placement]).requires_grad_()
-                values, indices = torch.topk(leaf, k, dim)
-                oracle.assert_topk((values.full_tensor().detach(), indices.full_tensor()), TIES, k, dim)
-                values.sum().backward()
-                assert leaf.grad.full_tensor().sum() == k * TIES.size(1 - dim)
-    finally:
-        torch.distributed.destroy_process_group()
+    mesh = init_device_mesh("cpu", (world,))
+    for dim, k in ((0, 3), (1, 500)):
+        for placement in (Replicate(), Shard(0), Shard(1)):
+            leaf = distribute_tensor(TIES, mesh, [placement]).requires_grad_()
+            values, indices = torch.topk(leaf, k, dim)
+            oracle.assert_topk((values.full_tensor().detach(), indices.full_tensor()), TIES, k, dim)
+            values.sum().backward()
+            assert leaf.grad.full_tensor().sum() == k * TIES.size(1 - dim)
 
 
 @pytest.mark.skipif(
     not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="no gloo"
 )
-def test_dtensor(tmp_path):
-    torch.multiprocessing.spawn(run_dtensor, (2, str(tmp_path / "store")), nprocs=2)
+def test_dtensor():
+    gloo.run(2, check_dtensor, 2)
 
 
 # torch's own samples of topk: what its test suite runs every operator on.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-
 import pytest
 import torch
 import torch.distributed
@@ -189,19 +187,9 @@ def check_shards(rank: int, world: int) -> None:
         torch_topk.topk_sharded(tensor, 3, offset=0, index_map=lambda i: i)
 
 
-def run(rank: int, world: int, store: str) -> None:
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    try:
-        check_shards(rank, world)
-    finally:
-        torch.distributed.destroy_process_group()
-
-
 @pytest.mark.skipif(
     not (torch.distributed.is_available() and torch.distributed.is_gloo_available()), reason="no gloo"
 )
 @pytest.mark.parametrize("world", [2, 3])
-def test_all_ranks_have_the_top_k_of_the_whole(world, tmp_path):
-    torch.multiprocessing.spawn(run, (world, str(tmp_path / "store")), nprocs=world)
+def test_all_ranks_have_the_top_k_of_the_whole(world):
+    gloo.run(world, check_shards, world)

@@ -9,6 +9,7 @@ import torch
 import torch.distributed
 
 from tests import inputs, oracle
+from tests.python import gloo
 
 pytest.importorskip("torch.distributed.tensor.experimental")
 pytestmark = pytest.mark.skipif(
@@ -60,20 +61,15 @@ def check_gradients(mesh, world: int) -> None:
             assert torch.equal(*grads)
 
 
-def run(rank: int, world: int, store: str) -> None:
+def check_rank(rank: int, world: int) -> None:
     from torch.distributed.device_mesh import init_device_mesh
 
     warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world)
-    try:
-        mesh = init_device_mesh("cpu", (world,))
-        check_placements(mesh, world)
-        check_gradients(mesh, world)
-    finally:
-        torch.distributed.destroy_process_group()
+    mesh = init_device_mesh("cpu", (world,))
+    check_placements(mesh, world)
+    check_gradients(mesh, world)
 
 
 @pytest.mark.parametrize("world", [2, 4])
-def test_every_rank_has_its_part_of_the_whole(world, tmp_path):
-    torch.multiprocessing.spawn(run, (world, str(tmp_path / "store")), nprocs=world)
+def test_every_rank_has_its_part_of_the_whole(world):
+    gloo.run(world, check_rank, world)
