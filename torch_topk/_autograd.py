@@ -2,7 +2,7 @@
 
 Its Autograd kernel is reached through the dispatcher, so whatever transform is at work, eager or traced,
 meets it where it meets those of torch's own operators. What is kept for backward is the indices alone, so the
-input may be freed, or changed in place.
+input may be freed, or changed in place. Outside transforms most calls get torch's own gradient: ops.py.
 """
 
 from __future__ import annotations
