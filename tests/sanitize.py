@@ -91,7 +91,7 @@ def run_split_bucket(dtype: torch.dtype) -> int:
 
 
 def run_other_operators(device: str = "cuda") -> int:
-    """What is built on the same kernels: ragged rows, masks, filters, gradients, reranking."""
+    """What is built on the same kernels: ragged rows, masks, filters, orders, strides, gradients, reranking."""
     import torch
 
     import torch_topk
@@ -112,6 +112,14 @@ def run_other_operators(device: str = "cuda") -> int:
         long = torch.randn(5, 70001, device=device).to(dtype)
         torch_topk.topk_varlen(long, 64, lengths=lengths * 17, starts=starts, order="value")
         runs += 1 + run_where(long, 64)
+        # Winners in order, of a block and of a cluster, and rows that do not lie side by side.
+        for k in (300, 13_000):
+            for order in ("value", "index"):
+                torch_topk.topk(long, k, order=order)
+                runs += 1
+        for shape, k in (((3, 300, 40), 7), ((2, 5000, 20), 64)):
+            torch_topk.topk(torch.randn(shape, device=device).to(dtype), k, dim=1)
+            runs += 1
         gradient = torch.randn(70001, device=device).to(dtype)
         for k in (7, 700):
             torch_topk.sparsify_(gradient.clone(), k, add=gradient, alpha=0.5)

@@ -17,6 +17,7 @@ from ._errors import call
 from ._libraries import registry
 
 _topk = torch.ops.gputopk.topk.default
+_topk_by_index = torch.ops.gputopk._topk_by_index.default
 _differentiable_topk = torch.ops.gputopk.differentiable_topk.default
 
 is_functorch_active = _C._are_functorch_transforms_active
@@ -34,12 +35,20 @@ def select(
     if _is_recorded(input):
         # No transform would see the operator: what its kernel does, without the way there.
         return call(Selection.apply, None, input, k, dim, largest, sorted, by_index, options)
-    values, indices = call(_topk, input, k, dim, largest, sorted, **options)
+    return call(_select, input, k, dim, largest, sorted, by_index, options)
+
+
+def _select(
+    input: Tensor, k: int, dim: int, largest: bool, sorted: bool, by_index: bool, options: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    if by_index and input.is_cuda:
+        return _topk_by_index(input, k, dim, largest, **options)
+    values, indices = _topk(input, k, dim, largest, sorted, **options)
     return in_index_order(values, indices, dim) if by_index else (values, indices)
 
 
 def in_index_order(values: Tensor, indices: Tensor, dim: int) -> tuple[Tensor, Tensor]:
-    if indices.is_cuda:  # as winners are put in order by value, at that price
+    if indices.is_cuda:
         count = indices.size(dim) if indices.dim() > 0 else 1
         indices, places = call(_topk, indices, count, dim, False, True)
     else:
@@ -98,9 +107,7 @@ class Selection(torch.autograd.function._SingleLevelFunction):
     def forward(ctx, keyset, self, k, dim, largest, sorted, by_index, options):
         """``keyset``: the operator's, where levels below are to see it; otherwise None."""
         if keyset is None:
-            values, indices = _topk(self, k, dim, largest, sorted, **options)
-            if by_index:
-                values, indices = in_index_order(values, indices, dim)
+            values, indices = _select(self, k, dim, largest, sorted, by_index, options)
         else:
             # Function turns both modes off; levels below have their own.
             with _C._AutoDispatchBelowAutograd(), torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
@@ -144,5 +151,5 @@ def _autograd_kernel(keyset, self, k, dim=-1, largest=True, sorted=True, **optio
 registry.impl("differentiable_topk", _autograd_kernel, "Autograd", with_keyset=True)
 # The other operators record nothing. Without this, outputs of an operator that registers no derivative come
 # out with requires_grad=True.
-for _name in ("topk", "topk.out", "rerank", "rerank.out"):
+for _name in ("topk", "topk.out", "_topk_by_index", "rerank", "rerank.out"):
     registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")

@@ -139,6 +139,13 @@ def _(self, k, dim=-1, largest=True, sorted=True, *, magnitude=False, index_dtyp
     return self.new_empty(shape), self.new_empty(shape, dtype=index_dtype or torch.int64)
 
 
+@torch.library.register_fake("gputopk::_topk_by_index")
+def _(self, k, dim=-1, largest=True, *, magnitude=False, index_dtype=None, algorithm=0):
+    check_request(self, k, dim, index_dtype, algorithm)
+    shape = result_shape(self.shape, k, dim)
+    return self.new_empty(shape), self.new_empty(shape, dtype=index_dtype or torch.int64)
+
+
 @torch.library.register_fake("gputopk::topk.out")
 def _(
     self, k, dim=-1, largest=True, sorted=True, *,

@@ -99,10 +99,10 @@ def topk(
         largest: the largest elements, or the smallest.
         sorted: best first, equal values by index; otherwise the same elements in any order.
         order: the same, and more; given, it decides and ``sorted`` does not. "value": best first, equal
-            values by index. "index": by ascending index, and so a function of the input alone; for now by
-            sorting the k indices. "any": whatever comes fastest, and may differ from run to run (so a
-            recomputation, as of ``torch.utils.checkpoint``, may see another); under
-            ``torch.use_deterministic_algorithms(True)`` it is "index".
+            values by index. "index": by ascending index, and so a function of the input alone. "any":
+            whatever comes fastest, and may differ from run to run (so a recomputation, as of
+            ``torch.utils.checkpoint``, may see another); under ``torch.use_deterministic_algorithms(True)``
+            it is "index".
         magnitude: order by absolute value; the values returned keep their sign.
         index_dtype: torch.int64, or torch.int32 where input.size(dim) < 2**31.
         algorithm: an ``Algorithm``, its name or its number. For CUDA tensors; others have auto alone.

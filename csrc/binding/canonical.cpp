@@ -107,6 +107,7 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
   problem.k = sizes.empty() ? 1 : arguments.k;
   problem.largest = arguments.largest;
   problem.sorted = arguments.sorted;
+  problem.by_index = arguments.by_index;
   problem.magnitude = arguments.magnitude;
   problem.wide_indices = request.index_dtype == ScalarType::Long;
   const int64_t inner = elements_behind(sizes, request.dim);

@@ -22,6 +22,7 @@ struct Arguments {
   bool magnitude;
   std::optional<ScalarType> index_dtype;
   int64_t algorithm;
+  bool by_index = false;
 };
 
 // A checked request.

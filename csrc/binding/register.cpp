@@ -55,6 +55,11 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "differentiable_topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
       "magnitude=False, ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
 
+  // By ascending index; behind torch_topk.topk's order="index", of CUDA tensors.
+  m.def(
+      "_topk_by_index(Tensor self, SymInt k, int dim=-1, bool largest=True, *, bool magnitude=False, "
+      "ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
+
   // Distances from each query to its candidates, and the k best. `metric`: 0 l2, 1 inner product, 2 cosine.
   // `positions`: what comes out is where a winner stands among the query's candidates, not its id.
   m.def(

@@ -64,6 +64,12 @@ struct KeyOrder {
     return static_cast<Bits>(key ^ flip);
   }
 
+  // All keys are equal: every magnitude's, lifted by one, is cut off there. So entries go by their index.
+  GPUTOPK_HOST_DEVICE static KeyOrder of_equals() {
+    static_assert(kFloating);
+    return {/*signed_mask=*/0, /*offset=*/1, /*max_magnitude=*/0, /*flip=*/0};
+  }
+
   // A pattern whose key no other's is below: what a row is filled up with behind its last element.
   GPUTOPK_HOST_DEVICE Bits worst() const {
     constexpr Bits kAll = static_cast<Bits>(~Bits{0});
@@ -141,6 +147,17 @@ GPUTOPK_HOST_DEVICE KeyOrder<Bits, kFloating> make_key_order(DType dtype, bool l
   order.max_magnitude = static_cast<Bits>(max_magnitude_bits(dtype));
   order.flip = largest ? Bits{0} : static_cast<Bits>(~Bits{0});
   return order;
+}
+
+// Calls visitor(KeyOrder) with an order in which all values of the dtype are equal.
+template <class Visitor>
+auto visit_equals(DType dtype, Visitor&& visitor) {
+  switch (dtype_bytes(dtype)) {
+    case 1: return visitor(KeyOrder<uint8_t, true>::of_equals());
+    case 2: return visitor(KeyOrder<uint16_t, true>::of_equals());
+    case 4: return visitor(KeyOrder<uint32_t, true>::of_equals());
+    default: return visitor(KeyOrder<uint64_t, true>::of_equals());
+  }
 }
 
 // Calls visitor(KeyOrder) with the one of the eight instances that serves the dtype.

@@ -6,7 +6,8 @@
 //   - Values are ordered as key_order.h says: NaN above +inf, -0 equal to +0, integers by value;
 //     with `magnitude` by absolute value.
 //   - Among equal values the lower index wins, so the chosen set is a pure function of the row.
-//   - `sorted`: best first, equal values by index. Otherwise the same set in any order.
+//   - `sorted`: best first, equal values by index. Otherwise the same set in any order, or, `by_index`, by
+//     ascending index.
 #pragma once
 
 #include <cstdint>
@@ -50,6 +51,7 @@ struct Problem {
   int64_t k = 0;           // 1 <= k <= cols wherever an algorithm is called
   bool largest = true;
   bool sorted = true;
+  bool by_index = false;  // and not sorted; CUDA alone
   bool magnitude = false;
   bool wide_indices = true;  // int64 indices; otherwise int32
 };

@@ -15,7 +15,7 @@ plan = torch.ops.gputopk._plan
 AIR = int(torch_topk.Algorithm.air)
 SORT = int(torch_topk.Algorithm.sort)
 # Entries that a block sorts: fewer where a value or an index has 64 bits.
-BLOCK, WIDE_BLOCK = 16384, 8192
+BLOCK, WIDE_BLOCK = 12288, 8192
 # Where the number of threads, or of bins, changes.
 SIZES = [1, 2, 31, 33, 64, 127, 129, 511, 513, 1023, 1025, 2048, 4095, 4097, 8191]
 HARD = [
@@ -46,11 +46,22 @@ def test_all_of_a_row_in_any_order_is_a_copy():
     ("dtype", "block"), [(torch.float32, BLOCK), (torch.uint8, BLOCK), (torch.int64, WIDE_BLOCK)]
 )
 def test_a_block_sorts_what_it_has_room_for(dtype, block):
-    for cols, parts in [(block, False), (block + 1, True)]:
+    for cols, cluster in [(block, False), (block + 1, True)]:
         text = plan(meta(3, cols, dtype=dtype), cols, algorithm=SORT)
-        assert ("parts a row" in text) == parts and "no further step" in text, text
+        assert ("sort: a cluster of" in text) == cluster and "no further step" in text, text
         text = plan(meta(3, 1 << 20, dtype=dtype), cols, algorithm=AIR)
-        assert ("then order_rows in" in text) == parts, text
+        assert ("then order_rows, a cluster of" in text) == cluster, text
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.int64])
+def test_a_cluster_has_as_many_blocks_as_its_row_or_the_gpu_has_room_for(dtype):
+    for rows, cols in [(1, 20_000), (16, 20_000), (100, 20_000), (1, 60_000), (100, 60_000)]:
+        text = plan(meta(rows, cols, dtype=dtype), cols, algorithm=SORT)
+        blocks = int(re.search(r"a cluster of (\d+) blocks", text)[1])
+        least = 16 if cols == 60_000 else 4 if dtype.itemsize < 8 else 8
+        assert blocks == least or blocks > least and rows * blocks <= 132, text
+    text = plan(meta(1, 100_000, dtype=dtype), 100_000, algorithm=SORT)
+    assert "parts a row" in text, text
 
 
 def test_few_of_a_long_row_are_no_case_for_sorting():

@@ -94,7 +94,7 @@ class _Topk(ctypes.Structure):
     _fields_ = [
         *(
             (name, ctypes.c_int32)
-            for name in ("dtype", "algorithm", "largest", "sorted", "magnitude", "wide_indices")
+            for name in ("dtype", "algorithm", "largest", "sorted", "by_index", "magnitude", "wide_indices")
         ),
         *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "k")),
         ("form", ctypes.c_char_p),
@@ -319,6 +319,7 @@ class Library:
             algorithm=ALGORITHMS.index(options.pop("algorithm", "auto")),
             largest=options.pop("largest", True),
             sorted=options.pop("sorted", True),
+            by_index=options.pop("by_index", False),
             magnitude=options.pop("magnitude", False),
             wide_indices=indices is None or indices.dtype == torch.int64,
             rows=tensor.shape[0],
@@ -347,9 +348,9 @@ class Library:
     ) -> tuple[torch.Tensor, torch.Tensor, str]:
         """(values, indices, plan) of a [rows, cols] tensor whose rows are adjacent elements.
 
-        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `magnitude`; the rest are
-        numbers of the form (form_configs.h has them); forced=1 runs a form also where it would not serve.
-        Or `baseline`, a name of simt_baseline, and sorted=False.
+        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `by_index`, `magnitude`; the
+        rest are numbers of the form (form_configs.h has them); forced=1 runs a form also where it would not
+        serve. Or `baseline`, a name of simt_baseline, and sorted=False.
         """
         assert tensor.dim() == 2 and (tensor.stride(1) == 1 or tensor.shape[1] == 1)
         values = torch.empty((tensor.shape[0], k), dtype=tensor.dtype)
@@ -540,6 +541,8 @@ class Library:
         """Runs it and compares with the oracle; returns the plan."""
         values, indices, plan = self.topk(tensor, k, device, seed, **options)
         problem = oracle.topk_problem((values, indices), tensor, k, **_flags(options))
+        if problem is None and options.get("by_index") and not (indices.diff(dim=1) > 0).all():
+            problem = "not by index"
         assert problem is None, f"{problem} ({plan})"
         return plan
 

@@ -9,6 +9,7 @@
 
 #include "cuda/delegate/numbers.h"
 #include "cuda/plan/plan.h"
+#include "cuda/sort/rows.h"
 #include "simt.h"
 
 namespace {
@@ -194,7 +195,18 @@ template <>
 cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::sort::WholeRows::plan(problem, device);
   cuda::sort::Shape& shape = config.shape;
-  shape.parts = static_cast<int>(take("parts", shape.parts));
+  if (const int64_t parts = take("parts", 0)) {
+    shape.parts = static_cast<int>(parts);
+    shape.cluster = {};
+  }
+  if (const int blocks = static_cast<int>(take("cluster", 0))) {
+    const int64_t chunk = (problem.cols / blocks + 64) / 64 * 64;
+    const int64_t capacity = (cuda::sort::most_of_part(chunk, blocks) + 63) / 64 * 64;
+    shape.parts = 2;  // in a cluster's place
+    shape.cluster = {blocks, static_cast<int>(take("threads", 128)), static_cast<int>(chunk),
+                     static_cast<int>(capacity)};
+    require(capacity <= 8 * shape.cluster.threads, "so large a capacity for its threads");
+  }
   shape.sample = shape.parts > 1 ? 16 * shape.parts : 0;
   shape.threads = static_cast<int>(take("threads", shape.threads));
   shape.capacity = static_cast<int>(take("capacity", shape.capacity));
@@ -204,7 +216,7 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   require(problem.cols >= shape.sample, "so short a row for its sample");
   // What a thread keeps: sort/numbers.h.
   const bool wide = gputopk::dtype_bytes(problem.dtype) == 8 || problem.cols > simt::most_cols_of_32_bits;
-  require(shape.capacity <= (wide ? 8 : 16) * shape.threads, "so large a capacity for its threads");
+  require(shape.capacity <= (wide ? 8 : 12) * shape.threads, "so large a capacity for its threads");
   return config;
 }
 

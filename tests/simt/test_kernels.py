@@ -76,8 +76,11 @@ FORMS = {
     "sort.whole_rows": [
         ("5x700", 350, ""),
         ("2x3000", 3000, "sm_count=2"),
+        ("2x3000", 3000, "forced=1 cluster=4 threads=256 sm_count=2"),
+        ("1x3000", 1700, "forced=1 cluster=16 threads=64 sm_count=2"),
         ("1x20000", 9000, "sm_count=2"),
         ("1x9000", 4700, "forced=1 parts=4 capacity=1024 threads=128 blocks=2 tile=1024 sm_count=2"),
+        ("1x9000", 4700, "forced=1 parts=2 capacity=128 threads=64 blocks=2 tile=1024 sm_count=2"),
     ],
     "split_bucket.radix": [
         ("3x3000", 20, "forced=1 threads=128"),
@@ -153,6 +156,20 @@ def test_every_form_and_width(form, dtype):
 
 def test_every_form_there_is_has_cases():
     assert set(emulated.library().forms()) == set(FORMS)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+def test_winners_by_index(dtype):
+    """Of a form that orders, one that does not, a copy, and in parts."""
+    for shape, k, numbers in [
+        ("3x700", 300, "form=air.one_block"),
+        ("3x700", 40, "form=grid_select.registers"),
+        ("3x500", 500, "form=sort.copy"),
+        ("1x40000", 20_000, "form=air.one_block sm_count=3"),
+    ]:
+        line = f"{name_of(dtype)} few_distinct {shape} k={k} seed={k} sorted=0 by_index=1 {numbers}"
+        assert check(Case.parse(line))
+        assert check(Case.parse(f"{line} index_dtype=int32"))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -41,9 +41,10 @@ struct OneWarp {
   static constexpr Algorithm kAlgorithm = Algorithm::kBitonic;
   static constexpr const char* kName = "bitonic.one_warp";
 
-  int lanes;     // that share a row: 8, 16 or 32
-  int elements;  // a lane: 8, 16 or 32
-  int maxima;    // of a lane, from which the bound comes: 1, 2 or 4
+  int lanes;          // that share a row: 8, 16 or 32
+  int elements;       // a lane: 8, 16 or 32
+  int maxima;         // of a lane, from which the bound comes: 1, 2 or 4
+  int tile_row_bits;  // of the rows of a tile, where rows do not lie side by side
 
   // Whether a row fits, and k is small enough for maxima to bound it.
   static bool serves(const Problem& problem, const Device& device);

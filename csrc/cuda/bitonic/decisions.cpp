@@ -55,10 +55,14 @@ Work OneThread::work(const Problem& problem, const Device& device) const {
 
 bool OneWarp::serves(const Problem& problem, const Device&) { return shape_of(problem).lanes > 0; }
 
-OneWarp OneWarp::plan(const Problem& problem, const Device&) {
+OneWarp OneWarp::plan(const Problem& problem, const Device& device) {
   const Shape shape = shape_of(problem);
-  OneWarp config{shape.lanes, shape.elements, 1};
+  OneWarp config{shape.lanes, shape.elements, 1, 0};
   while (config.maxima < 4 && config.maxima * config.lanes < 2 * problem.k) config.maxima *= 2;
+  // Where a tile a SM is more than there are rows for, tiles of a square's rows at least.
+  const int bytes = dtype_bytes(problem.dtype);
+  int& bits = config.tile_row_bits = tuning::one_warp_tile_row_bits(static_cast<int>(problem.cols), bytes);
+  while (problem.rows >> bits < device.sm_count && 1 << bits > square_side(bytes)) --bits;
   return config;
 }
 

@@ -26,8 +26,8 @@ constexpr int one_warp_blocks(int element_bytes, int elements) {
   return element_bytes == 8 ? 4 : elements == 32 ? 7 : 9;
 }
 
-// Rows of a tile, where rows do not lie side by side: 32 KB, and a line of memory at most and a sector, or a
-// square, at least.
+// Rows of a tile, where rows do not lie side by side and are many: 32 KB, and a line of memory at most and a
+// sector, or a square, at least.
 constexpr int one_warp_tile_row_bits(int cols, int element_bytes) {
   int bits = 5;
   while ((cols * element_bytes << bits) > 32 * 1024 && (element_bytes << bits) > 32) --bits;

@@ -468,7 +468,7 @@ cudaError_t launch(const OneWarp& config, const StridedProblem& strided, const B
   params.rows_in = strided.input;
   params.rows_out = strided.outputs;
   params.whole = lies_in_squares(strided.input, buffers.input, sizeof(Bits));
-  params.row_bits = tuning::one_warp_tile_row_bits(params.cols, sizeof(Bits));
+  params.row_bits = config.tile_row_bits;
   const int vectors = (params.cols + kPerVector<Bits> - 1) / kPerVector<Bits>;
   params.pitch = (vectors | 1) * kPerVector<Bits>;
   const int64_t blocks = (problem.rows + (1 << params.row_bits) - 1) >> params.row_bits;

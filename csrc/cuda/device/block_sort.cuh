@@ -2,9 +2,10 @@
 //
 // The entries' extended keys, (key, index), differ in all. One digit of their own range, as many bins as
 // there are entries, brings each to within a few places of where it belongs; there it is ranked by comparing
-// it with its bin. Where that takes too many comparisons, as most entries lie in a small part of the range
-// (ties at a threshold, say, and some elements far above), that part is given half of all bins. Where they
-// crowd all the same, digit after digit is sorted by from the lowest, which no input makes slower.
+// it with its bin. Where that takes too many comparisons, bins are dealt out anew: half of them to the small
+// part of the range in which most entries lie (ties at a threshold, say, and some elements far above), or
+// else, to each part of it, as many as it has entries (floats of both signs). Where they crowd all the same,
+// digit after digit is sorted by from the lowest, which no input makes slower.
 #pragma once
 
 #include <cstdint>
@@ -74,13 +75,47 @@ struct SpreadBins {
   }
 };
 
+// The same, but a group of adjacent bins has as many as there are entries in it, by the digits of `all` and
+// behind that tell them apart.
+template <class Word, class Index>
+struct GroupBins {
+  DigitBins<Word, Index> all;
+  Digit next;              // behind that of `all`
+  const uint32_t* starts;  // of each group: entries before it; in shared memory
+
+  __device__ static GroupBins over(const DigitBins<Word, Index>& all, int bins, const uint32_t* starts) {
+    const EntryRange<Word, Index>& range = all.range;
+    const int width = bits_of(static_cast<uint32_t>(bins - 1));
+    GroupBins result{all, digit_of_pass(2, width, range.key_bits, range.index_bits), starts};
+    result.next.key_shift += range.trim;
+    return result;
+  }
+
+  __device__ uint32_t of(Word key, Index index) const {
+    const uint32_t bin = all.of(key, index), group = bin / kBinsPerGroup;
+    const uint32_t start = starts[group], own = starts[group + 1] - start;
+    const uint32_t digit = next.of(all.range.key_distance(key), all.range.index_distance(index));
+    const uint32_t low = digit & ((1u << next.width()) - 1);
+    const uint32_t within = bin % kBinsPerGroup << next.width() | low;  // < kBinsPerGroup * bins
+    return start + (within * own / kBinsPerGroup >> next.width());
+  }
+};
+constexpr uint64_t kMostSorted = tuning::kSortMaxThreads * tuning::kSortItems;
+static_assert(kBinsPerGroup * kMostSorted * kMostSorted <= uint64_t{1} << 32, "within * own");
+
 template <class Word, class Index>
 struct BlockScratch {
   RangeScratch<Word, Index> range;
   uint32_t warp_sums[32];
   uint32_t comparisons;
   uint32_t first, last;  // the bins of most entries
+  bool in_groups;        // bins dealt out anew, or else spread
   SpreadBins<Word, Index> spread;
+  GroupBins<Word, Index> groups;
+
+  __device__ uint32_t new_bin_of(Word key, Index index) const {
+    return in_groups ? groups.of(key, index) : spread.of(key, index);
+  }
 };
 
 // Turns counts into where each bin starts, with one more start at the end; bins are a power of two from
@@ -266,12 +301,12 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
   }
 }
 
-// Brings entries that lie in memory in the bins `all` to those of scratch.spread, which spread the bins that
-// are left when a sixteenth of the entries is taken off at either end.
+// Brings entries that lie in memory in the bins `all` to new ones, scratch.new_bin_of. Most entries are what
+// is left when a sixteenth of them is taken off at either end. By all threads of a block.
 template <int kItems, class Order, class Index, class Bits = typename Order::Bits>
-__device__ __noinline__ void spread_most(int count, Order order, BlockMemory<Bits, Index> memory,
-                                         DigitBins<typename KeyWord<Bits>::type, Index> all,
-                                         BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
+__device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<Bits, Index> memory,
+                                            DigitBins<typename KeyWord<Bits>::type, Index> all,
+                                            BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   uint32_t* const bins = memory.counters;
@@ -285,19 +320,29 @@ __device__ __noinline__ void spread_most(int count, Order order, BlockMemory<Bit
   if (thread == 0) scratch.range.reset();
   __syncthreads();
   const uint32_t first = scratch.first, last = scratch.last;
-  SeenEntries<Word, Index> seen;
-  const int end = static_cast<int>(bins[last + 1]);
-  for (int i = static_cast<int>(bins[first]) + thread; i < end; i += threads) {
-    seen.see(order(memory.values[i]), memory.indices[i]);
+  if ((last - first + 1) * tuning::kSortSpreadGain <= static_cast<uint32_t>(count_of_bins)) {
+    SeenEntries<Word, Index> seen;
+    const int end = static_cast<int>(bins[last + 1]);
+    for (int i = static_cast<int>(bins[first]) + thread; i < end; i += threads) {
+      seen.see(order(memory.values[i]), memory.indices[i]);
+    }
+    seen.add_to(scratch.range);
+    __syncthreads();
+    if (thread == 0) {
+      const auto within = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins / 2);
+      scratch.spread = {all, within, first, last, static_cast<uint32_t>(count_of_bins)};
+      scratch.in_groups = false;
+    }
+  } else {
+    uint32_t* const starts = bins + count_of_bins + 4;
+    const int groups = count_of_bins / kBinsPerGroup;
+    for (int group = thread; group <= groups; group += threads) starts[group] = bins[group * kBinsPerGroup];
+    if (thread == 0) {
+      scratch.groups = GroupBins<Word, Index>::over(all, count_of_bins, starts);
+      scratch.in_groups = true;
+    }
   }
-  seen.add_to(scratch.range);
-  __syncthreads();
-  if (thread == 0) {
-    const auto within = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins / 2);
-    scratch.spread = {all, within, first, last, static_cast<uint32_t>(count_of_bins)};
-    scratch.comparisons = 0;
-  }
-  clear_bins(bins, count_of_bins);
+  if (thread == 0) scratch.comparisons = 0;
   Bits bits[kItems];
   Index indices[kItems];
 #pragma unroll
@@ -308,8 +353,10 @@ __device__ __noinline__ void spread_most(int count, Order order, BlockMemory<Bit
     }
   }
   __syncthreads();
+  clear_bins(bins, count_of_bins);
+  __syncthreads();
   place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
-                        [&](Word key, Index index) { return scratch.spread.of(key, index); });
+                        [&](Word key, Index index) { return scratch.new_bin_of(key, index); });
 }
 
 // Puts `count` entries in order, no more than blockDim.x * kItems: read(i, bits, index) gives number i and is
@@ -352,9 +399,9 @@ __device__ void sort_in_block(int count, const Order& order,
   const auto takes_more_than = [&](int comparisons) {
     return scratch.comparisons > static_cast<uint32_t>(comparisons * count);
   };
-  const bool spread = takes_more_than(tuning::kSortFullBin);
-  if (spread) {
-    spread_most<kItems>(count, order, memory, all, scratch);
+  const bool anew = takes_more_than(tuning::kSortFullBin + tuning::kSortFullThread * threads / max(count, 1));
+  if (anew) {
+    deal_bins_anew<kItems>(count, order, memory, all, scratch);
     if (takes_more_than(tuning::kSortCrowdedBin)) {
       sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.range,
                                            memory.counters);
@@ -366,7 +413,7 @@ __device__ void sort_in_block(int count, const Order& order,
     const Bits own = memory.values[i];
     const Index index = memory.indices[i];
     const Word key = order(own);
-    const uint32_t bin = spread ? scratch.spread.of(key, index) : all.of(key, index);
+    const uint32_t bin = anew ? scratch.new_bin_of(key, index) : all.of(key, index);
     const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
     int rank = first;
     for (int other = first; other < last; ++other) {

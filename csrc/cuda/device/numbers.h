@@ -69,13 +69,17 @@ inline constexpr int kStoredListBytes = 64 * 1024;
 // value or an index has 64 bits.
 inline constexpr int kSortMaxThreads = 1024;
 inline constexpr int kSortMinThreads = 64;
-inline constexpr int kSortItems = 16;
+inline constexpr int kSortItems = 12;
 inline constexpr int kSortWideItems = 8;
-// Entries are ranked within bins of their row's range while they meet so many there on average. Sorting by
-// digits is seven passes or so and took 7 times as long as ranking where bins hold a few (4096 x 4096, normal
-// against all_equal); a row of normal floats, most of whose range is near zero, meets some 40. Where they
-// meet more, bins are dealt out anew first, which is as long as ranking in bins of some ten entries.
-inline constexpr int kSortFullBin = 64;
+// Entries are ranked within bins of their row's range while they meet so many there on average, and so many
+// more as a thread has few entries: dealing bins out anew is barriers that cost as much as that many
+// comparisons of a thread. (A row of normal floats, most of whose range is near zero, meets some 40.)
+inline constexpr int kSortFullBin = 4;
+inline constexpr int kSortFullThread = 64;
+// Half of the bins go to most entries where those are in so small a part of them.
+inline constexpr int kSortSpreadGain = 8;
+// Sorting by digits is seven passes or so and took 7 times as long as ranking where bins hold a few (4096 x
+// 4096, normal against all_equal).
 inline constexpr int kSortCrowdedBin = 128;
 inline constexpr int kSortDigitBits = 8;
 

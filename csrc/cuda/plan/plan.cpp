@@ -36,7 +36,7 @@ template <class Form>
 double microseconds_of(const Form& form, const Problem& problem, const Device& device) {
   const double selection =
       microseconds_at<place_of(kCosts, Form::kName)>(problem, form.work(problem, device));
-  const bool orders = problem.sorted && !form.in_order(problem);
+  const bool orders = needs_order(form, problem);
   return selection + (orders ? microseconds_of_order(problem, device) : 0);
 }
 
@@ -56,9 +56,9 @@ const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Config& config) {
-  const bool in_order = std::visit([&](const auto& form) { return form.in_order(problem); }, config);
+  const bool orders = std::visit([&](const auto& form) { return needs_order(form, problem); }, config);
   Plan plan{problem, device, config, std::nullopt};
-  if (problem.sorted && !in_order) plan.order_rows = sort::OrderRows::plan(problem, device);
+  if (orders) plan.order_rows = sort::OrderRows::plan(problem, device);
   return plan;
 }
 
@@ -99,7 +99,7 @@ StridedPlan make_strided_plan(const StridedProblem& strided, const Device& devic
   Problem problem = strided.problem;
   StridedPlan plan{strided, device, {}, std::nullopt, std::nullopt};
   const bool bitonic = algorithm == Algorithm::kAuto || algorithm == Algorithm::kBitonic;
-  if (!panel_bytes && bitonic && !strided.input.is_plain()) {
+  if (!panel_bytes && bitonic && !problem.by_index && !strided.input.is_plain()) {
     if (bitonic::OneThread::serves(problem, device)) {
       plan.config = bitonic::OneThread::plan(problem, device);
       return plan;

@@ -40,6 +40,13 @@ struct Plan {
   std::optional<sort::OrderRows> order_rows;  // a step of its own follows
 };
 
+// Whether the step follows a selection by this form.
+template <class Form>
+bool needs_order(const Form& form, const Problem& problem) {
+  if (problem.by_index) return problem.k > 1 && !std::is_same_v<Form, sort::Copy>;
+  return problem.sorted && !form.in_order(problem);
+}
+
 // Why `algorithm` cannot serve the request, or nullptr.
 const char* unsupported_reason(const Problem& problem, Algorithm algorithm);
 

@@ -40,22 +40,53 @@ size_t sort_bytes(const Problem& problem, const Shape& shape) {
 
 }  // namespace
 
-int most_in_block(const Problem& problem, const Device& device) {
-  const int entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
+namespace {
+
+constexpr int kStatic = 2048;           // the kernels' own variables
+constexpr int kStaticOfCluster = 8192;  // and where they keep samples
+
+int items_of(const Problem& problem) {
   const bool wide = dtype_bytes(problem.dtype) == 8 || index_bytes(problem) == 8;
-  int most = tuning::kSortMaxThreads * (wide ? tuning::kSortWideItems : tuning::kSortItems);
-  constexpr int kStatic = 1024;  // the kernels' own variables
+  return wide ? tuning::kSortWideItems : tuning::kSortItems;
+}
+
+int entry_bytes_of(const Problem& problem) { return dtype_bytes(problem.dtype) + index_bytes(problem); }
+
+// The smallest cluster that has room for a row, or, where rows are few, the largest that leaves no SM two
+// blocks. Without blocks: there is none.
+ClusterShape cluster_of(const Problem& problem, int64_t entries, const Device& device) {
+  const int most = most_in_block(problem, device);
+  ClusterShape cluster{};
+  for (int blocks = 2; blocks <= std::min(device.cluster_blocks, tuning::kSortClusterMostBlocks);
+       blocks *= 2) {
+    const int64_t chunk = divide_up(divide_up(entries, blocks), 64) * 64;
+    const int64_t capacity = divide_up(most_of_part(chunk, blocks), 64) * 64;
+    if (capacity > most) continue;
+    const ClusterShape shape{blocks, threads_for(capacity, items_of(problem)), static_cast<int>(chunk),
+                             static_cast<int>(capacity)};
+    const int64_t bytes = cluster_bytes(entry_bytes_of(problem), shape) + kStaticOfCluster;
+    if (bytes > device.shared_bytes_per_block) continue;
+    if (cluster.blocks == 0 || problem.rows * blocks <= device.sm_count) cluster = shape;
+  }
+  return cluster;
+}
+
+}  // namespace
+
+int most_in_block(const Problem& problem, const Device& device) {
+  int most = tuning::kSortMaxThreads * items_of(problem);
+  const int entry_bytes = entry_bytes_of(problem);
   while (block_bytes(entry_bytes, most, tuning::kSortMaxThreads) + kStatic > device.shared_bytes_per_block)
     most /= 2;
   return most;
 }
 
 Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
-  const int entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
-  const bool wide = dtype_bytes(problem.dtype) == 8 || index_bytes(problem) == 8;
-  const int items = wide ? tuning::kSortWideItems : tuning::kSortItems;
-  constexpr int kStatic = 1024;  // the kernels' own variables
-  const auto has_room = [&](int64_t bytes) { return bytes + kStatic <= device.shared_bytes_per_block; };
+  const int entry_bytes = entry_bytes_of(problem), items = items_of(problem);
+  // For each of the blocks that an SM is to have.
+  const auto has_room = [&](int64_t bytes) {
+    return tuning::kSortDealBlocksPerSm * (bytes + kStatic) <= device.shared_bytes_per_block;
+  };
   const int most = most_in_block(problem, device);
 
   Shape shape{};
@@ -67,12 +98,12 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
     shape.capacity = static_cast<int>(divide_up(std::max<int64_t>(entries, 1), 64) * 64);
     return shape;
   }
+  shape.cluster = cluster_of(problem, entries, device);
   // Parts that half the threads have room for with the slack; more of them where there are fewer than SMs.
   const int64_t room = most / 2 / tuning::kSortPartSlack;
   const int64_t parts = std::max(divide_up(entries, room), divide_up(device.sm_count, problem.rows));
-  const int64_t most_parts = std::min(tuning::kSortMaxParts, most / tuning::kSortSamplesPerPart);
-  shape.parts = static_cast<int>(std::min(power_of_two_from(parts), most_parts));
-  shape.sample = shape.parts * tuning::kSortSamplesPerPart;
+  shape.parts = static_cast<int>(std::min<int64_t>(power_of_two_from(parts), tuning::kSortMaxParts));
+  shape.sample = std::min(shape.parts * tuning::kSortSamplesPerPart, most);
   const int64_t slack = tuning::kSortPartSlack * divide_up(entries, shape.parts);
   shape.capacity = static_cast<int>(std::clamp<int64_t>(power_of_two_from(slack), kLeastBins, most));
   shape.threads = threads_for(shape.capacity, items);
@@ -102,6 +133,8 @@ size_t OrderRows::workspace_bytes(const Problem& problem) const { return sort_by
 void OrderRows::describe(char* text, size_t text_bytes) const {
   if (shape.parts == 1) {
     std::snprintf(text, text_bytes, "then order_rows, %d threads a row", shape.threads);
+  } else if (shape.cluster.blocks > 0) {
+    std::snprintf(text, text_bytes, "then order_rows, a cluster of %d blocks a row", shape.cluster.blocks);
   } else {
     std::snprintf(text, text_bytes, "then order_rows in %d parts, %d blocks a row", shape.parts,
                   shape.blocks_per_row);
@@ -198,11 +231,12 @@ WholeRows WholeRows::plan(const Problem& problem, const Device& device) {
 }
 
 Work WholeRows::work(const Problem& problem, const Device& device) const {
-  const int64_t parts = problem.rows * shape.parts;
+  const bool in_cluster = shape.cluster.blocks > 0;
+  const int64_t parts = problem.rows * (in_cluster ? shape.cluster.blocks : shape.parts);
   const int per_sm = std::max(1, tuning::kSortMaxThreads / shape.threads);
   Work work = work_of(problem, device, parts, shape.threads, per_sm, /*reads=*/1);
   work.bytes = bytes_of_entries(problem, problem.k) + bytes_of_input(problem);
-  if (shape.parts > 1) {  // read twice more, and written and read as entries
+  if (shape.parts > 1 && !in_cluster) {  // read twice more, and written and read as entries
     const double entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
     const double entries = static_cast<double>(problem.rows) * static_cast<double>(problem.cols);
     work.bytes += bytes_of_input(problem) + 2 * entries * entry_bytes;
@@ -213,6 +247,8 @@ Work WholeRows::work(const Problem& problem, const Device& device) const {
 void WholeRows::describe(const Problem&, char* text, size_t text_bytes) const {
   if (shape.parts == 1) {
     std::snprintf(text, text_bytes, "sort: one block a row, %d threads", shape.threads);
+  } else if (shape.cluster.blocks > 0) {
+    std::snprintf(text, text_bytes, "sort: a cluster of %d blocks a row", shape.cluster.blocks);
   } else {
     std::snprintf(text, text_bytes, "sort: %d parts a row, %d blocks a row", shape.parts,
                   shape.blocks_per_row);

@@ -18,6 +18,7 @@ struct Memory {
   unsigned long long* counts;  // rows x parts: of entries
   unsigned long long* starts;  // rows x parts: where the next entry goes; in the end, where the part ends
   uint32_t* arrived;           // rows: blocks that have counted
+  uint32_t* needed;            // rows: parts, from the first on, that have entries to be kept
   size_t bytes;
 
   Memory(const Problem& problem, const Shape& shape, void* base) {
@@ -30,6 +31,7 @@ struct Memory {
     counts = workspace.take<unsigned long long>(problem.rows * shape.parts);
     starts = workspace.take<unsigned long long>(problem.rows * shape.parts);
     arrived = workspace.take<uint32_t>(problem.rows);
+    needed = workspace.take<uint32_t>(problem.rows);
     bytes = workspace.bytes();
   }
 };

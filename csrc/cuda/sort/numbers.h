@@ -14,18 +14,27 @@ namespace gputopk::cuda::tuning {
 inline constexpr int kSortItemsManyRows = 8;
 inline constexpr int kSortItemsFewRows = 2;
 
+// ---- A cluster sorts a row ----
+
+inline constexpr int kSortClusterMostBlocks = 16;
+
 // ---- Rows in parts ----
 
-// Splitters are every so manyth entry of a sorted sample. The size of a part is then that of a gamma variable
-// of this shape: more than three times the mean once in 10^8 parts.
+// Splitters are every so manyth entry of a sorted sample, where a block can sort that many. The size of a
+// part is then that of a gamma variable of this shape: more than three times the mean once in 10^8 parts.
 inline constexpr int kSortSamplesPerPart = 16;
 inline constexpr int kSortPartSlack = 3;
-// A block keeps that many splitters.
-inline constexpr int kSortMaxParts = 1024;
+// A block keeps that many splitters: a power of two.
+inline constexpr int kSortMaxParts = 2048;
 // Threads and blocks an SM that deal entries out, and the fewest entries that a block takes at a time.
 inline constexpr int kSortDealThreads = 512;
 inline constexpr int kSortDealBlocksPerSm = 2;
 inline constexpr int kSortDealMinTile = 1024;
+// Entries whose parts a thread finds side by side.
+inline constexpr int kSortSearches = 4;
+// A part that is too large is read once for every chunk of it: of more chunks, sorting by digits is no
+// slower.
+inline constexpr int kSortMostChunks = 32;
 
 // ---- A partition by two bounds ----
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/key_order.h"
 #include "cuda/device/block_sort.cuh"
+#include "cuda/device/cluster_launch.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/sort/rows.h"
@@ -46,10 +46,20 @@ ErrorCode launch(const Rows& rows, const Order& order, const Shape& shape, Strea
   return error;
 }
 
+ErrorCode sort_rows(const Problem& problem, const Rows& rows, const Shape& shape, void* workspace,
+                    Stream stream) {
+  if (shape.parts == 1) return sort_whole(problem, rows, shape, stream);
+  if (shape.cluster.blocks > 0) {
+    const ErrorCode error = sort_in_cluster(problem, rows, shape, stream);
+    if (!lacks_room(error)) return error;
+  }
+  return sort_in_parts(problem, rows, shape, Memory(problem, shape, workspace), stream);
+}
+
 }  // namespace
 
 ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shape, Stream stream) {
-  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+  return visit_row_order(problem, [&](auto order) {
     return visit_index(problem.cols, [&](auto index) -> ErrorCode {
       return launch<decltype(order), decltype(index)>(rows, order, shape, stream);
     });

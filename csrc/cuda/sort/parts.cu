@@ -1,11 +1,10 @@
 // Rows in parts: a sample of a row, in order, gives splitters; every entry is dealt out to the part between
 // two of them; a block sorts each part. Splitters are extended keys, which no two entries share, so that
 // equal keys go to several parts as others do, and no input fills one part alone. A part that is too large
-// for a block in spite of that is sorted digit by digit, in memory.
+// for a block in spite of that is sorted chunk by chunk, or digit by digit in memory.
 
 #include <algorithm>
 
-#include "core/key_order.h"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
@@ -94,6 +93,13 @@ struct Splitters {
     }
   }
 
+  // From a node to the next by the key alone; true if that leaves it open.
+  __device__ bool descend(Word key, int& node) const {
+    const Word other = keys[node];
+    node = 2 * node + (key > other ? 0 : 1);
+    return key == other;
+  }
+
   __device__ int part_of(Word key, Index index) const {
     int node = 1;
     while (node < parts) {
@@ -104,13 +110,35 @@ struct Splitters {
     }
     return node - parts;
   }
+
+  // Of several entries, side by side: a search alone waits for shared memory at every level. Those that
+  // equal a splitter are searched for once more, with their index.
+  template <int kCount>
+  __device__ void parts_of(const Word (&keys_of)[kCount], const Index (&indices_of)[kCount],
+                           int (&found)[kCount]) const {
+    uint32_t equal = 0;
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) found[e] = 1;
+    for (int level = 1; level < parts; level *= 2) {
+#pragma unroll
+      for (int e = 0; e < kCount; ++e) {
+        if (descend(keys_of[e], found[e])) equal |= 1u << e;
+      }
+    }
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      found[e] = equal >> e & 1 ? part_of(keys_of[e], indices_of[e]) : found[e] - parts;
+    }
+  }
 };
 
-// Counts the entries of each part; the last block of a row finds where parts start.
+// Counts the entries of each part; the last block of a row finds where parts start, and how many of them have
+// entries that are kept.
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlocksPerSm)
     count_parts(Params params, Order order) {
   using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
   const int parts = params.shape.parts, blocks = params.shape.blocks_per_row;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   unsigned char* const shared = dynamic_shared();
@@ -123,13 +151,24 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
   follow_kernel_before();
   splitters.load(params.sample_of<Bits, Index>(row), params.shape.sample, order);
   __syncthreads();
+  constexpr int kCount = tuning::kSortSearches;
   const int64_t step = int64_t{threads} * blocks, entries = params.rows.entries;
-#pragma unroll 4
-  for (int64_t i = block * threads + thread; i < entries; i += step) {
-    Bits bits;
-    Index index;
-    read_entry(from, i, bits, index);
-    atomicAdd(counts + splitters.part_of(order(bits), index), 1u);
+  for (int64_t first = block * threads + thread; first < entries; first += kCount * step) {
+    Bits bits[kCount];
+    Word keys[kCount];
+    Index indices[kCount];
+    int part[kCount];
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      read_entry(from, min(first + e * step, entries - 1), bits[e], indices[e]);
+    }
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) keys[e] = order(bits[e]);
+    splitters.parts_of(keys, indices, part);
+#pragma unroll
+    for (int e = 0; e < kCount; ++e) {
+      if (first + e * step < entries) atomicAdd(counts + part[e], 1u);
+    }
   }
   __syncthreads();
   for (int p = thread; p < parts; p += threads) {
@@ -142,6 +181,7 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
   __syncthreads();  // the first warp reads them all
   if (thread >= 32) return;
   unsigned long long start = 0;
+  int needed = 0;
   for (int p = thread; p - thread < parts; p += 32) {
     const unsigned long long own = p < parts ? sums[p] : 0;
     unsigned long long inclusive = own;
@@ -150,9 +190,12 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
       const unsigned long long other = __shfl_up_sync(~0u, inclusive, distance);
       if (thread >= distance) inclusive += other;
     }
-    if (p < parts) params.memory.starts[row * parts + p] = start + inclusive - own;
+    const unsigned long long before = start + inclusive - own;
+    if (p < parts) params.memory.starts[row * parts + p] = before;
+    needed += __popc(__ballot_sync(~0u, p < parts && before < static_cast<uint64_t>(params.rows.kept)));
     start += __shfl_sync(~0u, inclusive, 31);
   }
+  if (thread == 0) params.memory.needed[row] = static_cast<uint32_t>(needed);
 }
 
 // The shared memory of deal_parts, deal_bytes of it.
@@ -175,13 +218,15 @@ struct DealMemory {
   }
 };
 
-// Brings every entry to its part. A tile is put in the order of its parts first, so that what goes to a part
-// is written together.
+// Brings every entry to its part, but for those that come behind all that are kept. A tile is put in the
+// order of its parts first, so that what goes to a part is written together.
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlocksPerSm)
     deal_parts(Params params, Order order) {
   using Bits = typename Order::Bits;
-  constexpr int kItemsHere = kItems<Order, Index>;
+  using Word = typename KeyWord<Bits>::type;
+  constexpr int kItemsHere = kItems<Order, Index>, kCount = tuning::kSortSearches;
+  constexpr uint32_t kNowhere = ~0u;
   __shared__ uint32_t warp_sums[32];
   const int parts = params.shape.parts, blocks = params.shape.blocks_per_row, tile = params.shape.tile;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -193,6 +238,7 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
   const int bin_count = bins_for(parts);
   follow_kernel_before();
   splitters.load(params.sample_of<Bits, Index>(row), params.shape.sample, order);
+  const int needed = static_cast<int>(params.memory.needed[row]);
 
   for (int64_t first = static_cast<int64_t>(blockIdx.x % blocks) * tile; first < entries;
        first += int64_t{tile} * blocks) {
@@ -204,14 +250,24 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
     uint32_t places[kItemsHere];
 #pragma unroll
     for (int e = 0; e < kItemsHere; ++e) {
-      const int i = thread + e * threads;
-      if (i < count) read_entry(from, first + i, bits[e], indices[e]);
+      read_entry(from, first + min(thread + e * threads, count - 1), bits[e], indices[e]);
     }
 #pragma unroll
-    for (int e = 0; e < kItemsHere; ++e) {
-      if (thread + e * threads < count) {
-        const uint32_t part = static_cast<uint32_t>(splitters.part_of(order(bits[e]), indices[e]));
-        places[e] = part << 16 | atomicAdd(memory.bins + part, 1u);
+    for (int group = 0; group < kItemsHere; group += kCount) {
+      Word keys[kCount];
+      Index indices_of[kCount];
+      int part[kCount];
+#pragma unroll
+      for (int e = 0; e < kCount; ++e) {
+        keys[e] = order(bits[group + e]);
+        indices_of[e] = indices[group + e];
+      }
+      splitters.parts_of(keys, indices_of, part);
+#pragma unroll
+      for (int e = 0; e < kCount; ++e) {
+        const bool goes = thread + (group + e) * threads < count && part[e] < needed;
+        places[group + e] =
+            goes ? static_cast<uint32_t>(part[e]) << 16 | atomicAdd(memory.bins + part[e], 1u) : kNowhere;
       }
     }
     __syncthreads();
@@ -222,7 +278,7 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
     }
 #pragma unroll
     for (int e = 0; e < kItemsHere; ++e) {
-      if (thread + e * threads < count) {
+      if (places[e] != kNowhere) {
         const uint32_t part = places[e] >> 16;
         const int at = static_cast<int>(memory.bins[part] + (places[e] & 0xFFFF));
         memory.values[at] = bits[e];
@@ -231,7 +287,8 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
       }
     }
     __syncthreads();
-    for (int i = thread; i < count; i += threads) {
+    const int going = static_cast<int>(memory.bins[bin_count]);
+    for (int i = thread; i < going; i += threads) {
       write_entry(to, static_cast<int64_t>(memory.shifts[memory.part[i]] + i), memory.values[i],
                   memory.indices[i]);
     }
@@ -241,19 +298,128 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
 
 // ---- The parts ----
 
-template <class Word, class Index>
-struct LargePartScratch {
-  ListSelectionScratch<Word> selection;
-  RangeScratch<Word, Index> range;
-  unsigned long long brought;
+// A part that is too large for a block is sorted in chunks that are not: adjacent bins of a digit of its
+// range.
+struct Chunks {
+  int count;
+  int bins[tuning::kSortMostChunks + 1];     // where each begins
+  int entries[tuning::kSortMostChunks + 1];  // how many lie before it
+  uint32_t brought;
 };
 
-// A part that is too large for a block: the best `kept` of it are brought to `to` and sorted by digits there
-// and in `from`, of which nothing is left.
+template <class Word>
+struct LargePartScratch {
+  ListSelectionScratch<Word> selection;
+  unsigned long long brought;
+  Chunks chunks;
+};
+
+// Divides `bins` that begin where they say into chunks of at most `capacity` entries. False if one bin has
+// more, or if there are too many. By all threads of a block.
+__device__ inline bool divide_into_chunks(const uint32_t* bins, int count_of_bins, int capacity,
+                                          Chunks& chunks) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  int first = 0, chunk = 0;
+  if (thread == 0) chunks.bins[0] = chunks.entries[0] = 0;
+  while (first < count_of_bins && chunk < tuning::kSortMostChunks) {
+    const uint32_t most = bins[first] + static_cast<uint32_t>(capacity);
+    for (int bin = first + thread; bin < count_of_bins; bin += threads) {
+      if (bins[bin] <= most && (bin + 1 == count_of_bins || bins[bin + 1] > most)) {
+        // All of the last bin, if that ends in time.
+        const int end = bins[bin + 1] <= most ? bin + 1 : bin;
+        chunks.bins[chunk + 1] = end;
+        chunks.entries[chunk + 1] = static_cast<int>(bins[end]);
+      }
+    }
+    __syncthreads();
+    const int end = chunks.bins[++chunk];
+    if (end == first) return false;
+    first = end;
+  }
+  if (thread == 0) chunks.count = chunk;
+  __syncthreads();
+  return first == count_of_bins;
+}
+
+// False, and nothing is done, if the part does not fall into few chunks.
+template <class Order, class Index, class Bits = typename Order::Bits>
+__device__ __noinline__ bool sort_part_in_chunks(int64_t count, int64_t kept, int capacity, Order order,
+                                                 Entries from, Entries to, BlockMemory<Bits, Index> memory,
+                                                 BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
+                                                 Chunks& chunks) {
+  using Word = typename KeyWord<Bits>::type;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  if (count > int64_t{tuning::kSortMostChunks} * capacity) return false;
+  const int count_of_bins = bins_for(capacity);
+  clear_bins(memory.counters, count_of_bins);
+  if (thread == 0) scratch.range.reset();
+  __syncthreads();
+  SeenEntries<Word, Index> seen;
+  for (int64_t i = thread; i < count; i += threads) {
+    Bits bits;
+    Index index;
+    read_entry(from, i, bits, index);
+    seen.see(order(bits), index);
+  }
+  seen.add_to(scratch.range);
+  __syncthreads();
+  const auto all = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins);
+  for (int64_t i = thread; i < count; i += threads) {
+    Bits bits;
+    Index index;
+    read_entry(from, i, bits, index);
+    atomicAdd(memory.counters + all.of(order(bits), index), 1u);
+  }
+  __syncthreads();
+  start_bins(memory.counters, count_of_bins, scratch.warp_sums, nullptr);
+  if (!divide_into_chunks(memory.counters, count_of_bins, capacity, chunks)) return false;
+
+  for (int chunk = 0; chunk < chunks.count && chunks.entries[chunk] < kept; ++chunk) {
+    const uint32_t first = static_cast<uint32_t>(chunks.bins[chunk]);
+    const uint32_t end = static_cast<uint32_t>(chunks.bins[chunk + 1]);
+    const int before = chunks.entries[chunk], entries = chunks.entries[chunk + 1] - before;
+    if (thread == 0) chunks.brought = 0;
+    __syncthreads();
+    for (int64_t start = 0; start < count; start += threads) {
+      Bits bits{};
+      Index index{};
+      bool of_chunk = false;
+      if (start + thread < count) {
+        read_entry(from, start + thread, bits, index);
+        const uint32_t bin = all.of(order(bits), index);
+        of_chunk = first <= bin && bin < end;
+      }
+      const unsigned with = __ballot_sync(~0u, of_chunk);
+      uint32_t at = 0;
+      if (thread % 32 == 0 && with != 0) at = atomicAdd(&chunks.brought, static_cast<uint32_t>(__popc(with)));
+      at = __shfl_sync(~0u, at, 0) + static_cast<uint32_t>(__popc(with & ((1u << thread % 32) - 1)));
+      if (of_chunk) {
+        memory.values[at] = bits;
+        memory.indices[at] = index;
+      }
+    }
+    __syncthreads();
+    sort_in_block<kItems<Order, Index>>(
+        entries, order, memory, scratch,
+        [&](int i, Bits& bits, Index& index) {
+          bits = memory.values[i];
+          index = memory.indices[i];
+        },
+        [&](int rank, Bits bits, Index index) {
+          if (before + rank < kept) write_entry(to, before + rank, bits, index);
+        });
+    __syncthreads();  // the next chunk comes to where this one is
+  }
+  return true;
+}
+
+// The best `kept` of a part are brought to `to` and sorted by digits there and in `from`, of which nothing is
+// left.
 template <class Order, class Index>
-__device__ __noinline__ void sort_large_part(
+__device__ __noinline__ void sort_part_in_memory(
     int64_t count, int64_t kept, int64_t cols, Order order, Entries from, Entries to, uint32_t* counters,
-    LargePartScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch) {
+    BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
+    LargePartScratch<typename KeyWord<typename Order::Bits>::type>& large) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -268,13 +434,13 @@ __device__ __noinline__ void sort_large_part(
   Extended bound{0, 0};
   if (kept < count) {
     const int entries = static_cast<int>(count);
-    find_key_range</*kInFlight=*/4>(entries, scratch.selection, [&](int i) { return entry(i).key; });
+    find_key_range</*kInFlight=*/4>(entries, large.selection, [&](int i) { return entry(i).key; });
     bound = bound_in_list<Word, Index>(entries, static_cast<uint64_t>(kept), /*slack=*/0, bits_of(last_index),
-                                       tuning::kSortDigitBits, counters, scratch.selection, entry);
+                                       tuning::kSortDigitBits, counters, large.selection, entry);
   }
   if (thread == 0) {
     scratch.range.reset();
-    scratch.brought = 0;
+    large.brought = 0;
   }
   __syncthreads();
   SeenEntries<Word, Index> seen;
@@ -285,7 +451,7 @@ __device__ __noinline__ void sort_large_part(
     const Word key = order(bits);
     if (Extended{key, static_cast<Index>(last_index - index)} < bound) continue;
     seen.see(key, index);
-    write_entry(to, static_cast<int64_t>(atomicAdd(&scratch.brought, 1ull)), bits, index);
+    write_entry(to, static_cast<int64_t>(atomicAdd(&large.brought, 1ull)), bits, index);
   }
   seen.add_to(scratch.range);
   __syncthreads();
@@ -306,20 +472,25 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   __shared__ BlockScratch<Word, Index> scratch;
-  __shared__ LargePartScratch<Word, Index> large_scratch;
+  __shared__ LargePartScratch<Word> large;
   const int parts = params.shape.parts, capacity = params.shape.capacity;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), capacity);
   const int64_t row = blockIdx.x / parts, part = blockIdx.x % parts;
   follow_kernel_before();
+  if (part >= params.memory.needed[row]) return;
   // Dealing has brought every start to its part's end.
   const int64_t end = static_cast<int64_t>(params.memory.starts[row * parts + part]);
   const int64_t count = static_cast<int64_t>(params.memory.counts[row * parts + part]);
   const int64_t start = end - count, kept = min(count, params.rows.kept - start);
-  if (kept <= 0) return;
+  if (kept == 0) return;
   const Entries from = entries_from<Bits>(params.parts_of<Bits, Index>(row), start);
   const Entries to = entries_from<Bits>(params.rows.to, row * params.rows.kept + start);
   if (count > capacity) {
-    return sort_large_part<Order, Index>(count, kept, cols, order, from, to, memory.counters, large_scratch);
+    if (!sort_part_in_chunks<Order, Index>(count, kept, capacity, order, from, to, memory, scratch,
+                                           large.chunks)) {
+      sort_part_in_memory<Order, Index>(count, kept, cols, order, from, to, memory.counters, scratch, large);
+    }
+    return;
   }
   sort_in_block<kItems<Order, Index>>(
       static_cast<int>(count), order, memory, scratch,
@@ -370,7 +541,7 @@ ErrorCode launch(const Problem& problem, const Params& params, const Order& orde
 ErrorCode sort_in_parts(const Problem& problem, const Rows& rows, const Shape& shape, const Memory& memory,
                         Stream stream) {
   const Params params{rows, shape, memory};
-  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+  return visit_row_order(problem, [&](auto order) {
     return visit_index(problem.cols, [&](auto index) -> ErrorCode {
       return launch<decltype(order), decltype(index)>(problem, params, order, stream);
     });

@@ -1,6 +1,7 @@
 // Rows of entries that are to be put in order, and the two ways to do it.
 #pragma once
 
+#include "core/key_order.h"
 #include "core/problem.h"
 #include "cuda/device/block_sort.h"
 #include "cuda/sort/memory.h"
@@ -25,11 +26,30 @@ constexpr int64_t deal_bytes(int entry_bytes, int parts, int tile) {
          int64_t{entry_bytes + 2} * tile;
 }
 
+// The most entries of a block's part where each of so many blocks samples a chunk of its own at as many
+// places: those between two samples of a chunk, for each sample in the part, of which there are `blocks`, and
+// once more for each chunk.
+constexpr int64_t most_of_part(int64_t chunk, int blocks) {
+  return 2 * int64_t{blocks} * ((chunk + blocks - 1) / blocks);
+}
+
+// Dynamic shared memory of a block of a cluster: what sorts, and a chunk in order.
+constexpr int64_t cluster_bytes(int entry_bytes, const ClusterShape& cluster) {
+  return block_bytes(entry_bytes, cluster.capacity, cluster.threads) + int64_t{entry_bytes} * cluster.chunk;
+}
+
 // The most entries that a block sorts.
 int most_in_block(const Problem& problem, const Device& device);
 
 // The shape for rows of so many entries.
 Shape shape_of(const Problem& problem, int64_t entries, const Device& device);
+
+// Calls visitor(order) with that in which rows are sorted.
+template <class Visitor>
+ErrorCode visit_row_order(const Problem& problem, Visitor&& visitor) {
+  if (problem.by_index) return visit_equals(problem.dtype, visitor);
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, visitor);
+}
 
 // A block sorts a row.
 ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shape, Stream stream);
@@ -38,10 +58,7 @@ ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shap
 ErrorCode sort_in_parts(const Problem& problem, const Rows& rows, const Shape& shape, const Memory& memory,
                         Stream stream);
 
-inline ErrorCode sort_rows(const Problem& problem, const Rows& rows, const Shape& shape, void* workspace,
-                           Stream stream) {
-  if (shape.parts == 1) return sort_whole(problem, rows, shape, stream);
-  return sort_in_parts(problem, rows, shape, Memory(problem, shape, workspace), stream);
-}
+// A cluster of blocks sorts a row.
+ErrorCode sort_in_cluster(const Problem& problem, const Rows& rows, const Shape& shape, Stream stream);
 
 }  // namespace gputopk::cuda::sort
