@@ -91,7 +91,7 @@ def run_split_bucket(dtype: torch.dtype) -> int:
 
 
 def run_other_operators(device: str = "cuda") -> int:
-    """What is built on the same kernels: ragged rows, masks, filters, orders, strides, gradients, reranking."""
+    """What is built on the same kernels: ragged and strided rows, masks, filters, gradients, reranking."""
     import torch
 
     import torch_topk

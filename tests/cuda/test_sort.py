@@ -59,7 +59,7 @@ def test_a_cluster_has_as_many_blocks_as_its_row_or_the_gpu_has_room_for(dtype):
         text = plan(meta(rows, cols, dtype=dtype), cols, algorithm=SORT)
         blocks = int(re.search(r"a cluster of (\d+) blocks", text)[1])
         least = 16 if cols == 60_000 else 4 if dtype.itemsize < 8 else 8
-        assert blocks == least or blocks > least and rows * blocks <= 132, text
+        assert blocks == least or (blocks > least and rows * blocks <= 132), text
     text = plan(meta(1, 100_000, dtype=dtype), 100_000, algorithm=SORT)
     assert "parts a row" in text, text
 
