@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from torch import Tensor
+from torch._C import DispatchKey, DispatchKeySet
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
 from torch.overrides import handle_torch_function, has_torch_function_unary
@@ -23,7 +24,6 @@ from ._autograd import (
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
 from ._libraries import has_cuda
 from ._out import check_no_grad, copy_into, topk_into, two_tensors
-from ._own_keys import own_keys
 from ._sharding import has_dtensor, is_dtensor
 from ._sharding import register as register_sharding
 
@@ -58,8 +58,16 @@ _PLAIN = frozenset({Tensor, torch.nn.Parameter})  # no FakeTensor, no DTensor
 _Result = torch.return_types.topk
 _deterministic = torch._C._get_deterministic_algorithms
 _modes = torch._C._len_torch_dispatch_stack
-_profiling = torch._C._autograd._profiler_enabled  # there a call is to have our operator's name
+_profiling = torch._C._autograd._profiler_enabled  # a call that names its dispatch keys is not recorded
 
+# aten::topk, led past torch's kernel to ours, which stands behind dispatch keys that no device goes by
+# (csrc/binding/behind_aten.h). So arguments, gradients and versions of outs are seen to by torch, in C++: a
+# Python function for them takes microseconds. By whether the tensor is the CPU's.
+_aten_topk = torch.ops.aten.topk.default._handle.redispatch_boxed
+_aten_topk_out = torch.ops.aten.topk.values._handle.redispatch_boxed
+_OWN = (DispatchKeySet(DispatchKey.PrivateUse2), DispatchKeySet(DispatchKey.PrivateUse3))
+_AUTOGRAD = tuple(own | DispatchKeySet(DispatchKey.AutogradCPU) for own in _OWN)
+_VERSIONS = tuple(keys | DispatchKeySet(DispatchKey.ADInplaceOrView) for keys in _AUTOGRAD)
 _UNDIFFERENTIABLE = (torch.float8_e4m3fn, torch.float8_e5m2)  # torch cannot scatter them, _autograd can
 
 
@@ -144,15 +152,16 @@ def topk(
         and not _modes() and not _profiling()
     ):  # fmt: skip
         try:
-            with own_keys.cpu if on_cpu else own_keys.cuda:
-                if out is not None:
-                    values, indices = out
-                    if type(values) in _PLAIN and type(indices) in _PLAIN:
-                        return torch_topk(input, k, dim, largest, sorted, out=out)
-                elif not input.requires_grad or input.dtype not in _UNDIFFERENTIABLE:
-                    if dim == -1 and largest and sorted:  # what is left out need not be parsed
-                        return torch_topk(input, k)
-                    return torch_topk(input, k, dim, largest, sorted)
+            if out is not None:
+                return _plain_topk_into(_VERSIONS[on_cpu], out, input, k, dim, largest, sorted)
+            keys = _OWN[on_cpu]
+            if input.requires_grad:
+                if input.dtype in _UNDIFFERENTIABLE:
+                    raise TypeError("torch would make no gradient of these bits")
+                keys = _AUTOGRAD[on_cpu]
+            if dim == -1 and largest and sorted:  # arguments that are left out need not be parsed
+                return _Result(_aten_topk(keys, input, k))
+            return _Result(_aten_topk(keys, input, k, dim, largest, sorted))
         except (RuntimeError, ValueError, TypeError):
             pass  # below it is said, or served, right
     if is_dtensor(input) or (isinstance(out, (tuple, list)) and has_dtensor(*out)):
@@ -182,6 +191,15 @@ def topk(
     else:
         topk_into(input, k, dim, largest, order == "value", options, values, indices)
     return _Result((values, indices))
+
+
+def _plain_topk_into(
+    keys: DispatchKeySet, out: Any, input: Tensor, k: int, dim: int, largest: bool, sorted: bool
+) -> torch.return_types.topk:
+    values, indices = out
+    if not (type(values) in _PLAIN and type(indices) in _PLAIN):
+        raise TypeError("who knows where these have their elements")
+    return _Result(_aten_topk_out(keys, input, k, dim, largest, sorted, values=values, indices=indices))
 
 
 def _topk(

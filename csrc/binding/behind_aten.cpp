@@ -6,9 +6,12 @@
 #include "binding/check.h"
 #include "binding/overlap.h"
 
-// Exported by torch, but not through its stable ABI, which has no words for it. Where it is missing, nothing
-// is taken to be deterministic.
+// Exported by torch, but not through its stable ABI, which has no words for them. Where they are missing,
+// nothing is taken to be deterministic, and nothing is served that may be a negative.
 namespace at {
+namespace native {
+__attribute__((weak)) bool is_neg(const Tensor& self);
+}
 class Context {
  public:
   __attribute__((weak)) bool deterministicAlgorithms() const;
@@ -30,6 +33,10 @@ Arguments ours(const AtenArguments& theirs) {
 
 // A handle of the stable ABI is a pointer to torch's tensor.
 at::Tensor& torchs(AtenTensorHandle handle) { return *reinterpret_cast<at::Tensor*>(handle); }
+
+void check_not_negative(const Tensor& tensor) {
+  check(at::native::is_neg && !at::native::is_neg(torchs(tensor.get())), kTopk, "a negative's memory");
+}
 
 // Past the stable ABI, as an error that passes it has lost its type, and what goes here is mostly refused.
 void torchs_own(const Tensor& self, const AtenArguments& arguments, AtenTensorHandle values,
@@ -105,6 +112,8 @@ void check_outs(const Tensor& self, const Request& request, const std::vector<in
                 const Tensor& values, const Tensor& indices) {
   check_kinds(self, request, values, indices);
   check(has_sizes(values, sizes) && has_sizes(indices, sizes), "");
+  check_not_negative(values);
+  check_not_negative(indices);
   check_apart(self, values, indices);
 }
 
@@ -141,6 +150,11 @@ void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Ten
   } catch (const Refusal&) {
     torchs_own(self, arguments, values.get(), indices.get(), backend);
   }
+}
+
+void check_memory(const Request& request) {
+  check_not_negative(request.input);
+  check(request.empty() || request.input.const_data_ptr() != nullptr, kTopk, "the input has no memory");
 }
 
 void aten_topk_into(const Tensor& self, const AtenArguments& arguments, const Tensor& values,

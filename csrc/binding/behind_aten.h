@@ -3,9 +3,9 @@
 // On request, of one device's dispatch key, so that torch.topk and at::topk are ours wherever they are
 // called: what they do not serve goes to torch's own kernel.
 //
-// Always, of a key that no tensor has, behind those of autograd: torch_topk.topk adds it to a call of
-// torch.topk (_own_keys.py), and so has torch's own arguments, autograd and version counters, in C++, in front
-// of our kernels. What they do not serve is refused.
+// Always, of a key that no device goes by: torch_topk.topk names it (ops.py), and so has torch's own
+// autograd, version counters and arguments, in C++, in front of our kernels. What they do not serve is
+// refused.
 #pragma once
 
 #include <torch/csrc/stable/library.h>
@@ -35,8 +35,9 @@ void aten_topk_out(const Tensor& self, const AtenArguments& arguments, const Ten
 void aten_topk_into(const Tensor& self, const AtenArguments& arguments, const Tensor& values,
                     const Tensor& indices, const Backend& backend);
 
-// A Backend's check: aten::topk has no algorithm to ask for.
-inline void check_nothing(const Request&) {}
+// A Backend's check where autograd alone stands before the kernel: torch keeps some tensors without memory,
+// as zeros that nobody has written, and some with a bit that says they are the negative of their memory.
+void check_memory(const Request& request);
 
 inline AtenArguments aten_arguments(StableIValue* stack) {
   return {argument<int64_t>(stack, 1), argument<int64_t>(stack, 2), argument<bool>(stack, 3),

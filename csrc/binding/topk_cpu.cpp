@@ -42,7 +42,7 @@ std::string describe(const Request& request) {
 
 constexpr Backend kCpu{check_algorithm, run, describe};
 constexpr Backend kAtenCpu{check_torchs_dtype, run, nullptr, at::cpu::topk_outf};
-constexpr Backend kOwnCpu{check_nothing, run, nullptr};
+constexpr Backend kOwnCpu{check_memory, run, nullptr};
 
 bool install_cpu(bool on) { return install<kAtenCpu>(on, "CPU"); }
 
@@ -57,8 +57,8 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCpu>));
 }
 
-// No tensor has this key. torch_topk/_own_keys.py adds it.
-STABLE_TORCH_LIBRARY_IMPL(aten, FPGA, m) {
+// No device goes by this key. torch_topk/ops.py says it.
+STABLE_TORCH_LIBRARY_IMPL(aten, PrivateUse3, m) {
   using namespace gputopk::binding;
   m.impl("topk", boxed_own_topk<kOwnCpu>);
   m.impl("topk.values", TORCH_BOX(&boxed_own_topk_out<kOwnCpu>));

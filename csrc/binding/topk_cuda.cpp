@@ -58,7 +58,7 @@ std::string list_forms(const Request& request) {
 
 constexpr Backend kCuda{check_cuda_algorithm, run, describe_plan};
 constexpr Backend kAtenCuda{check_torchs_dtype, run, nullptr, at::cuda::topk_outf};
-constexpr Backend kOwnCuda{check_nothing, run, nullptr};
+constexpr Backend kOwnCuda{check_memory, run, nullptr};
 constexpr Backend kCudaForms{check_cuda_algorithm, nullptr, list_forms};
 
 void boxed_topk_by_index(StableIValue* stack, uint64_t, uint64_t) {
@@ -89,8 +89,8 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("_forms", TORCH_BOX(&boxed_plan<kCudaForms>));
 }
 
-// No tensor has this key. torch_topk/_own_keys.py adds it.
-STABLE_TORCH_LIBRARY_IMPL(aten, CustomRNGKeyId, m) {
+// No device goes by this key. torch_topk/ops.py says it.
+STABLE_TORCH_LIBRARY_IMPL(aten, PrivateUse2, m) {
   using namespace gputopk::binding;
   m.impl("topk", boxed_own_topk<kOwnCuda>);
   m.impl("topk.values", TORCH_BOX(&boxed_own_topk_out<kOwnCuda>));
