@@ -17,6 +17,7 @@ A point is one top-k request on a named input of tests/inputs.py. `point_set(nam
     short     CUDA: many short rows, sorted; the goals on every input and in bfloat16, and a grid around them
     dims      CUDA: over a dimension other than the last, sorted; no peer serves that
     order     CUDA: what winners in order of index cost beside best first and any order (sorted=False)
+    held      CUDA: whatever is held to a goal in the sets for it, with `auto` alone: where all stands at once
 
 Every `x_floor` is relative to one read of the input in the same run, every `x_torch` to torch.topk in the
 same run; there are no absolute times here.
@@ -525,6 +526,18 @@ def _order() -> list[Point]:
     return [Point(*shape, sorted=True, algorithms=(), orders=_ORDERS) for shape in _ORDERED]
 
 
+# --- all that has a goal, on CUDA ------------------------------------------------------------------
+
+_HELD_SETS = (_goals, _middle, _indexer, _sorted, _short, _dims)
+
+
+def _held() -> list[Point]:
+    points = [point for points_of in _HELD_SETS for point in points_of() if point.goal is not None]
+    # A shape that several sets hold to goals is timed once, for the last of them.
+    once = {replace(point, goal=None, label="", algorithms=()): point for point in points}
+    return [replace(point, algorithms=("auto",)) for point in once.values()]
+
+
 # --- smoke ----------------------------------------------------------------------------------------
 
 
@@ -551,6 +564,7 @@ SETS: dict[str, Callable[[], list[Point]]] = {
     "short": _short,
     "dims": _dims,
     "order": _order,
+    "held": _held,
 }
 
 
