@@ -72,7 +72,16 @@ TREE = (
     "float32 normal 1x20000 k=30 form=split_bucket.tree forced=1 threads=128 cutoff=64 sm_count=2",
     "float32 increasing 2x9000 k=200 form=split_bucket.tree sm_count=3",
 )
-SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1",)
+SORTED = ("float32 normal 1x40000 k=40000 form=sort.whole_rows sm_count=1 cluster_blocks=1",)
+LARGE_PARTS = (
+    "float32 normal 1x9000 k=4700 form=sort.whole_rows forced=1 parts=4 capacity=1024 threads=128 blocks=2 "
+    "tile=1024 sm_count=2",
+)
+SIGNED = ("float32 normal 2x4000 k=4000 form=sort.whole_rows sm_count=2",)
+SORTED_IN_CLUSTER = (
+    "float32 normal 2x3000 k=3000 form=sort.whole_rows forced=1 cluster=4 threads=256 sm_count=2",
+    "int16 few_distinct 1x5000 k=2000 form=sort.whole_rows forced=1 cluster=16 threads=128 sm_count=2",
+)
 
 STRIDED = (
     "float32 normal 66x9 k=3 inner=33",
@@ -165,6 +174,20 @@ MUTANTS = (
     ),
     Mutant("device/block_sort.cuh", "quarter + within.of(key, index)", "within.of(key, index)", SPREAD),
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
+    Mutant("sort/parts.cu", "part[e] < needed", "part[e] + 1 < needed", LARGE_PARTS),
+    Mutant(
+        "sort/parts.cu", "__syncthreads();  // the next chunk comes to where this one is", ";", LARGE_PARTS
+    ),
+    Mutant("device/block_sort.cuh", "within * own / kBinsPerGroup", "within * own / 8", SIGNED),
+    Mutant("sort/one_cluster.cu", "__syncthreads();  // the chunk is in order", ";", SORTED_IN_CLUSTER),
+    Mutant("sort/one_cluster.cu", "__syncthreads();  // the part is known", ";", SORTED_IN_CLUSTER),
+    Mutant(
+        "sort/one_cluster.cu",
+        "Cluster::wait();  // all have cut their chunks",
+        "__syncthreads();",
+        SORTED_IN_CLUSTER,
+    ),
+    Mutant("sort/one_cluster.cu", "rank % blocks == 0", "rank % blocks == 1", SORTED_IN_CLUSTER),
     # Split-bucket.
     Mutant("split_bucket/radix.cu", "follow_kernel_before();", "let_next_kernel_start();", DIGITS),
     Mutant("split_bucket/radix.cu", "__syncthreads();  // all warps have added", ";", DIGITS),
