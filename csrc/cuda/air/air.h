@@ -40,9 +40,11 @@ struct ResidentRow {
 
   int threads;
   int elements;  // a thread: 16 or 32
-  int groups;    // a thread, whose maxima the first digit is of: 1 or 4; 0: it is of all elements
+  int maxima;    // a thread, of its elements: 1, 2, 4 or 8; 0: the list is found by digits
+  int rank;      // among a warp's maxima, of the bound
   int digit_bits;
-  int room;  // entries of the list, a power of two: k at least
+  int room;  // entries of the list, a multiple of 64: k at least
+  int bins;  // in which they are ranked
 
   static bool serves(const Problem& problem, const Device& device);
   static ResidentRow plan(const Problem& problem, const Device& device);

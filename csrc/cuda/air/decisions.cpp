@@ -6,6 +6,7 @@
 
 #include "cuda/air/air.h"
 #include "cuda/air/numbers.h"
+#include "cuda/device/block_sort.h"
 #include "cuda/device/pass_numbers.h"
 #include "cuda/device/split.h"
 
@@ -41,33 +42,37 @@ ManyBlocks plan_many_blocks(const Problem& problem, const Device& device, const 
   return config;
 }
 
-bool ResidentRow::serves(const Problem& problem, const Device&) {
-  const int elements =
-      dtype_bytes(problem.dtype) == 8 ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
-  return problem.cols <= int64_t{tuning::kAirResidentMaxThreads} * elements &&
-         problem.k <= tuning::kAirResidentMaxK;
-}
-
 ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
   ResidentRow config{};
-  const bool short_row = problem.cols <= tuning::kAirResidentShortCols || dtype_bytes(problem.dtype) == 8;
-  config.elements = short_row ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
-  const int64_t warps = divide_up(problem.cols, 32 * config.elements);
-  config.threads = std::max(static_cast<int>(32 * warps), tuning::kAirResidentMinThreads);
-  for (int groups : {1, 4}) {
-    const int64_t all = int64_t{config.threads} * groups;
-    if (all >= tuning::kAirResidentGroupsPerK * problem.k &&
-        problem.cols >= tuning::kAirResidentColsPerGroup * all) {
-      config.groups = groups;
-      break;
-    }
+  const auto warps_of = [&](int elements) {
+    // The row may begin anywhere in its first vector.
+    const int64_t in_vector = 16 / dtype_bytes(problem.dtype);
+    const int64_t places = problem.cols % in_vector == 0 ? problem.cols : problem.cols + in_vector - 1;
+    return std::max(divide_up(places, 32 * elements), int64_t{tuning::kAirResidentMinThreads / 32});
+  };
+  const bool few = problem.cols <= tuning::kAirResidentShortCols || dtype_bytes(problem.dtype) == 8;
+  config.elements = few ? tuning::kAirResidentShortElements : tuning::kAirResidentElements;
+  const int64_t warps = warps_of(config.elements), rank = divide_up(problem.k, warps);
+  config.threads = static_cast<int>(32 * std::min(warps, int64_t{1} << 20));
+  const int most_maxima = few ? tuning::kAirResidentShortMaxima : tuning::kAirResidentMaxima;
+  const int most_rank = few ? tuning::kAirResidentShortMostRank : tuning::kAirResidentMostRank;
+  for (int maxima = most_maxima; maxima > 0 && rank <= most_rank; maxima /= 2) {
+    if (maxima < most_maxima && rank > maxima * tuning::kAirResidentRankOfMaxima) break;
+    config.maxima = maxima;
+    config.rank = static_cast<int>(rank);
   }
-  config.digit_bits = config.groups > 0 ? tuning::kAirResidentGroupDigitBits : tuning::kAirResidentDigitBits;
-  // Maxima let in about half as many again, bins of all elements next to none.
-  const int64_t wanted = config.groups > 0 ? problem.k + problem.k / 2 + 16 : problem.k;
-  config.room = tuning::kAirResidentMinRoom;
-  while (config.room < wanted) config.room *= 2;
+  config.digit_bits = tuning::kAirResidentDigitBits;
+  const int64_t wanted =
+      std::max(int64_t{tuning::kAirResidentMinRoom}, tuning::kAirResidentRoomPerK * problem.k);
+  config.room = static_cast<int>(
+      std::min(divide_up(wanted, 64) * 64, int64_t{tuning::kAirResidentItems} * config.threads));
+  config.bins = bins_for(std::min(2 * problem.k, int64_t{config.room}));
   return config;
+}
+
+bool ResidentRow::serves(const Problem& problem, const Device& device) {
+  const ResidentRow config = plan(problem, device);
+  return config.threads <= tuning::kAirResidentMaxThreads && problem.k <= config.room;
 }
 
 OneBlock plan_one_block(const Problem& problem, const Device& device, const Study& study) {
@@ -145,14 +150,13 @@ void ManyBlocks::describe(const Problem& problem, char* text, size_t text_bytes)
 }
 
 void ResidentRow::describe(const Problem&, char* text, size_t text_bytes) const {
-  const char* const of = groups == 0   ? "all elements"
-                         : groups == 1 ? "a maximum a thread"
-                                       : "4 maxima a thread";
+  char bound[80] = "digits of all elements";
+  if (maxima > 0) {
+    std::snprintf(bound, sizeof(bound), "bound is number %d of %d maxima a warp", rank, 32 * maxima);
+  }
   std::snprintf(text, text_bytes,
-                "air: a row in the registers of one block, %d threads, %d elements a thread, %d-bit digits, "
-                "first of %s, "
-                "lists of %d",
-                threads, elements, digit_bits, of, room);
+                "air: a row in the registers of one block, %d threads, %d elements a thread, %s, lists of %d",
+                threads, elements, bound, room);
 }
 
 void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {

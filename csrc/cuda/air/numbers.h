@@ -43,20 +43,30 @@ inline constexpr int kAirResidentElements = 32;
 inline constexpr int kAirResidentShortElements = 16;
 inline constexpr int64_t kAirResidentShortCols = 1024;
 inline constexpr int kAirResidentMinThreads = 64;
-inline constexpr int kAirResidentMaxThreads = 512;
-inline constexpr int kAirResidentBlocks = 2;  // of the most threads an SM
-// Winners beyond these are better ordered by a step of their own.
-inline constexpr int64_t kAirResidentMaxK = 4096;
-// Groups bound a row well where they are so many times k, and are worth it where their maxima are few beside
-// the elements.
-inline constexpr int kAirResidentGroupsPerK = 2;
-inline constexpr int64_t kAirResidentColsPerGroup = 4;
-// Bins, which one warp searches: those of maxima need only tell a few hundred apart.
-inline constexpr int kAirResidentGroupDigitBits = 8;
-inline constexpr int kAirResidentDigitBits = 10;
-// Elements that are listed one by one, where no lane of a warp has more: else all are looked at again.
-inline constexpr int kAirResidentFewALane = 4;
-inline constexpr int kAirResidentMinRoom = 64;
+inline constexpr int kAirResidentMaxThreads = 1024;
+inline constexpr int kAirResidentBlocks = 1;  // of the most threads an SM
+// The list has room for so many entries a thread; up to the fewer are ranked in bins of their range, unless
+// that takes more comparisons an entry.
+inline constexpr int kAirResidentItems = 8;
+inline constexpr int kAirResidentFewItems = 4;
+inline constexpr int kAirResidentFullBin = 16;
+// A bound is the better the smaller its rank among a warp's maxima, and the less worth the more maxima there
+// are to be sorted: one of each lane up to so great a rank, twice as many up to twice that, and so on. Of the
+// most that there are, up to more: all elements would have to be counted instead.
+inline constexpr int kAirResidentRankOfMaxima = 20;
+inline constexpr int kAirResidentMaxima = 8;
+inline constexpr int kAirResidentMostRank = 128;
+inline constexpr int kAirResidentShortMaxima = 4;
+inline constexpr int kAirResidentShortMostRank = 96;
+// Room for so many times k lets all but crowded rows in.
+inline constexpr int kAirResidentRoomPerK = 4;
+inline constexpr int kAirResidentMinRoom = 1024;
+// Times that a bound which too many reach is raised to the next number.
+inline constexpr int kAirResidentTurns = 8;
+// Bins of a digit, which one warp searches.
+inline constexpr int kAirResidentDigitBits = 9;
+// Entries that one warp puts in order, while a block would wait for itself.
+inline constexpr int kAirResidentByWarp = 64;
 
 // ---- One cluster a row ----
 

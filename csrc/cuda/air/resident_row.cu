@@ -1,30 +1,30 @@
 // AIR top-k of rows that one block keeps in registers: one read, one launch, and winners in order.
 //
-//   1. The block loads the row. Where k is small, its elements fall into groups, one or four a thread, and
-//      the groups' maxima stand for them: the k-th best maximum is a bound that k elements reach and few
-//      others.
-//   2. A digit of the range that they span is counted in shared memory. The bin of the k-th best is a bound.
-//   3. Elements that reach the bound are listed. Where they are too many, step 2 repeats, with the elements
-//      of that bin, whose own range is the next digit's; where they are all equal, those of the lowest
-//      indices are listed.
-//   4. A bitonic network puts the list in order, and its k best are written.
-// Elements are extended keys where a register has room for the index, so that only 4- and 8-byte rows have
-// equals at all: device/resident_row.cuh.
-
-#include "cuda/device/resident_row.cuh"
+//   1. The block loads the row. Its elements fall into groups, one to four a thread, and each warp sorts the
+//      maxima of its groups. With W warps, ceil(k / W) maxima of each reach the least of all warps' maxima of
+//      that rank: a bound that k elements reach, whatever the row, and, where k is small, few others.
+//   2. What reaches the bound is listed.
+//   3. The list is put in order, and its k best are written.
+// Where more reach the bound than there is room for, or k is too many for groups, the list is found by AIR's
+// digits: a digit of the range that keys span is counted in shared memory, and the bin of the k-th best is
+// the next range, until there is room, or all in it are equal: then those of the lowest indices are listed.
 
 #include <cuda_runtime_api.h>
+
+#include <atomic>
 
 #include "core/key_order.h"
 #include "cuda/air/air.h"
 #include "cuda/air/numbers.h"
+#include "cuda/device/block_sort.cuh"
+#include "cuda/device/entry.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
-#include "cuda/device/list_sort.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/range_bins.cuh"
+#include "cuda/device/resident_row.cuh"
+#include "cuda/device/row_numbers.cuh"
 #include "cuda/device/shared_memory.cuh"
-#include "cuda/device/sorted_list.cuh"
 #include "cuda/device/warp.cuh"
 #include "cuda/device/warp_sort.cuh"
 #include "cuda/device/winner_writer.cuh"
@@ -34,7 +34,9 @@ namespace {
 
 constexpr int kMostWarps = tuning::kAirResidentMaxThreads / 32;
 constexpr int kMostVectors = 8;
-constexpr int kGroups = 4;  // a thread
+constexpr int kMostMaxima = 8;  // a thread
+
+using Index = uint32_t;
 
 template <class Bits>
 struct Params {
@@ -42,70 +44,102 @@ struct Params {
   int64_t row_stride;
   int cols;
   int k;
-  int groups;
+  int maxima;
+  int rank;
   int digit_bits;
   int room;
+  int bins;
   WinnerWriter<Bits> output;
 };
 
-template <class Held>
-struct Shared {
-  KeyRange<Held> range;
-  TargetDigit<uint32_t> target;
-  uint32_t listed;
-  uint32_t equals[kMostVectors * kMostWarps];  // of each vector of each warp, then those before
+template <class Number>
+struct WarpBound {
+  Number bound, greatest;
 };
 
-// Step 3: lists what reaches the bound, as far as there is room, and returns how many do.
-template <class Order, class Share, class Entry>
-__device__ __forceinline__ int list_from(const typename Share::Bits* input, int cols, const Order& order,
-                                         const Share& share, typename Share::Held low, int room,
-                                         PaddedList<Entry> list, uint32_t& listed) {
-  using Own = Resident<typename Share::Bits>;
-  uint32_t reaching = 0;
-#pragma unroll
-  for (int i = 0; i < Share::kElements; ++i) {
-    if (share.held[i] >= low) reaching |= 1u << i;
-  }
-  const int own = __popc(reaching);
-  const int so_far = sum_so_far(own);
-  int before = 0;
-  if (threadIdx.x % 32 == 31) before = static_cast<int>(atomicAdd(&listed, static_cast<uint32_t>(so_far)));
-  int at = __shfl_sync(~0u, before, 31) + so_far - own;
-  if (__any_sync(~0u, own > tuning::kAirResidentFewALane)) {
-#pragma unroll
-    for (int i = 0; i < Share::kElements; ++i) {
-      const bool reaches = (reaching >> i & 1) != 0;
-      if (reaches && at < room) Own::store(&list[at], share.held[i], share.index(i));
-      at += reaches;
-    }
-  } else {
-    // Read once more: a register has no run-time number.
-    for (; reaching != 0 && at < room; reaching &= reaching - 1) {
-      const uint32_t index = share.index(__ffs(static_cast<int>(reaching)) - 1);
-      // What lies behind the row's end is not its own.
-      const auto bits = index < static_cast<uint32_t>(cols) ? input[index] : order.worst();
-      Own::store(&list[at++], Own::held(order(bits), index), index);
-    }
-  }
-  __syncthreads();  // the list is whole
-  return static_cast<int>(listed);
+template <class Number>
+struct Above {
+  uint32_t count;
+  Number least;
+};
+
+template <class Order>
+struct Shared {
+  using Bits = typename Order::Bits;
+  using Held = typename Resident<Bits>::Held;
+
+  WarpBound<typename Numbers<Order>::Number> bounds[kMostWarps];
+  uint32_t listed, comparisons;
+  Above<typename Numbers<Order>::Number> above[kMostWarps];
+  uint32_t equals[kMostVectors * kMostWarps];  // of each vector of each warp, then those before
+  BlockScratch<typename KeyWord<Bits>::type, Index> sort;
+  // Where the list is found by digits.
+  KeyRange<Held> range;
+  TargetDigit<uint32_t> target;
+};
+
+// Of the warp's numbers, the one of this rank and the greatest.
+template <int kMaxima, class Number>
+__device__ __forceinline__ WarpBound<Number> bound_of_rank(Number (&maxima)[kMaxima], int rank) {
+  sort_warp</*kDescending=*/true>(maxima);
+  return {value_at(maxima, rank - 1), maxima[0]};
 }
 
-// Lists, behind the `taken` elements above `key`, those of `owed` equals of it that have the lowest indices.
-template <class Share, class Entry>
-__device__ __forceinline__ void list_equals(const Share& share, typename Share::Held key, int taken, int owed,
-                                            PaddedList<Entry> list, uint32_t& listed, uint32_t* equals) {
-  using Own = Resident<typename Share::Bits>;
+// Step 1, of a warp; the greatest is lane 0's. A lane's elements fall into classes by their place in its
+// vectors. Where classes share a maximum, it is with those of lanes far away: so winners that lie side by
+// side fall to different maxima.
+template <class Compared, class Number, int kElements>
+__device__ __forceinline__ WarpBound<Number> bound_of_warp(const Number (&numbers)[kElements], int maxima,
+                                                           int rank) {
+  Number best[kMostMaxima];
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    Number& own = best[i % kMostMaxima];
+    own = i < kMostMaxima ? numbers[i] : Compared::greater(own, numbers[i]);
+  }
+  if (maxima == kMostMaxima) return bound_of_rank(best, rank);
+  Number fours[4];
+#pragma unroll
+  for (int i = 0; i < 4; ++i) fours[i] = Compared::greater(best[i], best[i + 4]);
+  if (maxima == 4) return bound_of_rank(fours, rank);
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  Number pairs[2];
+#pragma unroll
+  for (int i = 0; i < 2; ++i) pairs[i] = Compared::greater(fours[i], shuffle(fours[i + 2], (lane + 16) % 32));
+  if (maxima == 2) return bound_of_rank(pairs, rank);
+  Number one[1] = {Compared::greater(pairs[0], shuffle(pairs[1], (lane + 8) % 32))};
+  return bound_of_rank(one, rank);
+}
+
+// Lists the elements of which `reaching` has a bit, as far as there is room. By whole warps.
+template <class IndexOf>
+__device__ __forceinline__ void list_elements(uint32_t reaching, uint32_t room, Index* list, uint32_t& listed,
+                                              IndexOf&& index_of) {
+  const int own = __popc(reaching), so_far = sum_so_far(own);
+  uint32_t before = 0;
+  if (threadIdx.x % 32 == 31 && so_far > 0) before = atomicAdd(&listed, static_cast<uint32_t>(so_far));
+  uint32_t at = __shfl_sync(~0u, before, 31) + static_cast<uint32_t>(so_far - own);
+  for (; reaching != 0 && at < room; reaching &= reaching - 1) {
+    list[at++] = static_cast<Index>(index_of(__ffs(static_cast<int>(reaching)) - 1));
+  }
+}
+
+// Calls visit(place, i) for the thread's elements number i that are equal, where `place` counts the block's
+// that have lower indices. By all threads of a block; `equals` is in shared memory.
+template <class Share, class IsEqual, class Visit>
+__device__ __forceinline__ void visit_equals(uint32_t* equals, IsEqual&& is_equal, Visit&& visit) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
   static_assert(Share::kVectors <= kMostVectors);
-#pragma unroll
-  for (int v = 0; v < Share::kVectors; ++v) {
+  const auto count_of = [&](int v) {
     unsigned own = 0;
 #pragma unroll
-    for (int i = 0; i < Share::kInVector; ++i) own += share.held[v * Share::kInVector + i] == key;
-    const unsigned all = __reduce_add_sync(~0u, own);
+    for (int i = 0; i < Share::kInVector; ++i) own += is_equal(v * Share::kInVector + i);
+    return own;
+  };
+#pragma unroll
+  for (int v = 0; v < Share::kVectors; ++v) {
+    const unsigned all = __reduce_add_sync(~0u, count_of(v));
     if (lane == 0) equals[v * warps + warp] = all;
   }
   __syncthreads();  // all vectors of all warps are counted
@@ -129,136 +163,353 @@ __device__ __forceinline__ void list_equals(const Share& share, typename Share::
   __syncthreads();  // what lies before each is known
 #pragma unroll
   for (int v = 0; v < Share::kVectors; ++v) {
-    int own = 0;
-#pragma unroll
-    for (int i = 0; i < Share::kInVector; ++i) own += share.held[v * Share::kInVector + i] == key;
+    const int own = static_cast<int>(count_of(v));
     int place = static_cast<int>(equals[v * warps + warp]) + sum_so_far(own) - own;
 #pragma unroll
     for (int i = v * Share::kInVector; i < (v + 1) * Share::kInVector; ++i) {
-      if (share.held[i] > key)
-        Own::store(&list[static_cast<int>(atomicAdd(&listed, 1u))], share.held[i], share.index(i));
-      const bool equal = share.held[i] == key;
-      if (equal && place < owed) Own::store(&list[taken + place], share.held[i], share.index(i));
-      place += equal;
+      if (is_equal(i)) visit(place++, i);
     }
   }
-  __syncthreads();  // the list is whole
 }
 
+// What is known of a row.
+template <class Number>
+struct Found {
+  int listed;  // elements, of which the best win
+  bool whole;  // those and equals of `bound` that have been written are all winners
+  Number bound, greatest;
+};
+
+// The thread's elements that `is_chosen` chooses, a bit for each.
+template <int kElements, class IsChosen>
+__device__ __forceinline__ uint32_t choose(IsChosen&& is_chosen) {
+  uint32_t chosen = 0;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    if (is_chosen(i)) chosen |= 1u << i;
+  }
+  return chosen;
+}
+
+// Step 2 where more reach the bound than there is room for. It is raised, from number to number that there
+// is, until k are above it no more, or few enough are: the row has many equals, say. Then those above are
+// listed, and equals of the bound, of the lowest indices, written behind them, as they are in order.
+template <class Order, class Share, class Write>
+__device__ __forceinline__ void settle_crowd(const Params<typename Order::Bits>& params, const Share& own,
+                                             Index* list, Shared<Order>& shared,
+                                             Found<typename Share::Number>& found, const Write& write) {
+  using Compared = Numbers<Order>;
+  using Number = typename Compared::Number;
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  // The lesser of those that are numbers.
+  const auto lesser = [](Number x, Number y) { return Compared::is_above(x, y) || x != x ? y : x; };
+  for (int turn = 0; turn < tuning::kAirResidentTurns; ++turn) {
+    unsigned above = 0;
+    Number next = Compared::beyond();
+#pragma unroll
+    for (int i = 0; i < Share::kElements; ++i) {
+      const bool is_above = Compared::is_above(own.number[i], found.bound);
+      above += is_above;
+      if (is_above) next = lesser(next, own.number[i]);
+    }
+    above = __reduce_add_sync(~0u, above);
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) next = lesser(next, shuffle_xor(next, step));
+    if (lane == 0) shared.above[warp] = {above, next};
+    if (threadIdx.x == 0) shared.listed = 0;
+    __syncthreads();  // all warps have counted
+    const Above<Number> of_warp = shared.above[min(lane, warps - 1)];
+    above = __reduce_add_sync(~0u, lane < warps ? of_warp.count : 0);
+    next = of_warp.least;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) next = lesser(next, shuffle_xor(next, step));
+    next = shuffle(next, 0);
+    const int k = params.k, count = static_cast<int>(above);
+    found.listed = count;
+    if (count <= params.room) {
+      found.whole = true;
+      list_elements(
+          choose<Share::kElements>([&](int i) { return Compared::is_above(own.number[i], found.bound); }),
+          static_cast<uint32_t>(params.room), list, shared.listed, [&](int i) { return own.index(i); });
+      if (count < k) {
+        visit_equals<Share>(
+            shared.equals, [&](int i) { return Compared::is_equal(own.number[i], found.bound); },
+            [&](int place, int i) { write(count + place, static_cast<Index>(own.index(i))); });
+      }
+      __syncthreads();  // the list is whole
+      return;
+    }
+    found.bound = next;
+    __syncthreads();  // all know what warps have counted
+  }
+}
+
+// Steps 1 and 2.
+template <class Order, int kElements, class Write>
+__device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxima(
+    const Params<typename Order::Bits>& params, const typename Order::Bits* input, const Order& order,
+    Index* list, Shared<Order>& shared, const Write& write) {
+  using Compared = Numbers<Order>;
+  using Number = typename Compared::Number;
+  using Share = RowNumbers<Order, kElements>;
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  const Compared numbers(order);
+  const Share own(input, params.cols, numbers);
+  const WarpBound<Number> of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
+  if (lane == 0) shared.bounds[warp] = of_warp;
+  if (threadIdx.x == 0) shared.listed = 0;
+  __syncthreads();  // all warps have a bound
+  WarpBound<Number> of_row = shared.bounds[min(lane, warps - 1)];
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) {
+    of_row.bound = Compared::lesser(of_row.bound, shuffle_xor(of_row.bound, step));
+    of_row.greatest = Compared::greater(of_row.greatest, shuffle_xor(of_row.greatest, step));
+  }
+  // One for all, also among NaNs.
+  Found<Number> found{0, false, shuffle(of_row.bound, 0), shuffle(of_row.greatest, 0)};
+  if (!numbers.is_bound(found.bound)) return found;
+  list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); }),
+                static_cast<uint32_t>(params.room), list, shared.listed, [&](int i) { return own.index(i); });
+  __syncthreads();  // the list is whole
+  found.listed = static_cast<int>(shared.listed);
+  found.whole = params.k <= found.listed && found.listed <= params.room;
+  if (found.listed > params.room) {
+    __syncthreads();  // all know it, before the count is reset
+    settle_crowd<Order>(params, own, list, shared, found, write);
+  }
+  return found;
+}
+
+// The list by digits, of k elements or more, as many as there is room for; is how many. The row is loaded
+// anew, as keys, so that it takes no registers of those that do without. By all threads, a barrier behind any
+// use of the memory.
 template <class Order, int kElements>
-__global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirResidentBlocks)
-    select_resident_row(Params<typename Order::Bits> params, Order order) {
-  using Bits = typename Order::Bits;
+__device__ __noinline__ int list_by_digits(const Params<typename Order::Bits>& params,
+                                           const typename Order::Bits* input, Order order, Index* list,
+                                           uint32_t* histogram, Shared<Order>& shared) {
   using Share = RowShare<Order, kElements>;
   using Held = typename Share::Held;
-  using Entry = typename Resident<Bits>::Entry;
-  __shared__ Shared<Held> shared;
-  unsigned char* const dynamic = dynamic_shared();
-  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
-  const PaddedList<Entry> list(reinterpret_cast<Entry*>(dynamic + (sizeof(uint32_t) << params.digit_bits)));
-  const int64_t row = blockIdx.x;
-  const Bits* const input = params.input + row * params.row_stride;
-
-  // Step 1.
-  clear_histogram(histogram, 1 << params.digit_bits);
   if (threadIdx.x == 0) {
     shared.range.reset();
     shared.listed = 0;
   }
   const Share share(input, params.cols, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), order);
-  Held best[kGroups];
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    best[i % kGroups] = i < kGroups ? share.held[i] : max(best[i % kGroups], share.held[i]);
-  }
-  const bool of_all = params.groups == 0;
-  // Groups of one thread are joined with those of lanes far away, so that winners side by side are not one.
-  Held joined = best[0];
-#pragma unroll
-  for (int i = 1; i < kGroups; ++i) {
-    joined = max(joined, shuffle(best[i], static_cast<int>((threadIdx.x + i * (32 / kGroups)) % 32)));
-  }
-  const auto each_group = [&](auto&& visit) {
-    if (params.groups == 1) {
-      visit(joined);
-    } else {
-#pragma unroll
-      for (int i = 0; i < kGroups; ++i) visit(best[i]);
-    }
-  };
   const auto each_element = [&](auto&& visit) {
 #pragma unroll
     for (int i = 0; i < kElements; ++i) visit(share.held[i]);
   };
   SeenKeys<Held> seen;
-  const auto see = [&](Held element) { seen.see(element); };
-  if (of_all) {
-    each_element(see);
-  } else {
-    each_group(see);
-  }
-  __syncthreads();  // the range is reset, and no bin is yet to be cleared
+  each_element([&](Held element) { seen.see(element); });
+  __syncthreads();  // the range is reset
   shared.range.add(seen);
   __syncthreads();  // all warps have added
-
-  // Steps 2 and 3.
   Bounds<Held> bounds{static_cast<Held>(shared.range.least), static_cast<Held>(shared.range.greatest), 0};
-  int shift = 0, listed = 0;
-  if (!of_all) {
+  int listed = 0;
+  do {
+    clear_histogram(histogram, 1 << params.digit_bits);
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    int shift = 0;
     const auto target =
-        find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared.target, each_group);
-    bounds.low += static_cast<Held>(target.digit) << shift;
-    listed = list_from(input, params.cols, order, share, bounds.low, params.room, list, shared.listed);
+        find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared.target, each_element);
+    bounds.narrow(target, shift);
+    listed = bounds.taken + static_cast<int>(target.count);
+  } while (listed > params.room && bounds.low != bounds.high);
+  const bool has_room = listed <= params.room;
+  // What lies behind the row's end may be as bad as its worst.
+  list_elements(choose<kElements>([&](int i) {
+                  return has_room ? share.held[i] >= bounds.low : share.held[i] > bounds.low;
+                }),
+                static_cast<uint32_t>(params.room), list, shared.listed,
+                [&](int i) { return share.index(i); });
+  if (!has_room) {
+    listed = params.k;
+    visit_equals<Share>(
+        shared.equals, [&](int i) { return share.held[i] == bounds.low; },
+        [&](int place, int i) {
+          if (bounds.taken + place < listed) list[bounds.taken + place] = share.index(i);
+        });
   }
-  if (of_all || listed > params.room) {
-    for (bool cleared = of_all;; cleared = false) {
-      if (!cleared) {
-        clear_histogram(histogram, 1 << params.digit_bits);
-        __syncthreads();  // no thread counts into bins that another has yet to clear, and all know `listed`
-        if (threadIdx.x == 0) shared.listed = 0;
-      }
-      const auto target =
-          find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared.target, each_element);
-      bounds.narrow(target, shift);
-      listed = bounds.taken + static_cast<int>(target.count);
-      if (listed <= params.room || bounds.low == bounds.high) break;
+  __syncthreads();  // the list is whole
+  return listed;
+}
+
+template <class Bits>
+struct WriteWinner {
+  const Bits* input;
+  int k;
+  WinnerWriter<Bits> output;
+
+  __device__ __forceinline__ void operator()(int rank, Index index) const {
+    if (rank < k) output.write(rank, input[index], index);
+  }
+};
+
+// Step 3 for few, by one warp.
+template <int kItems, class Order>
+__device__ __forceinline__ void write_by_warp(int listed, int cols, const Order& order, const Index* list,
+                                              const WriteWinner<typename Order::Bits>& write) {
+  using Pack = EntryOf<typename Order::Bits, Index>;
+  const int lane = static_cast<int>(threadIdx.x);
+  typename Pack::type entries[kItems];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    const int at = 32 * i + lane;
+    entries[i] = 0;
+    if (at < listed && list[at] < static_cast<Index>(cols)) {
+      entries[i] = Pack::pack(order(write.input[list[at]]), list[at]);
     }
-    if (listed <= params.room) {
-      list_from(input, params.cols, order, share, bounds.low, params.room, list, shared.listed);
-    } else {
-      list_equals(share, bounds.low, bounds.taken, params.k - bounds.taken, list, shared.listed,
-                  shared.equals);
-      listed = params.k;
+  }
+  sort_warp</*kDescending=*/true>(entries);
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    const Index index = Pack::index(entries[i]);
+    if (index < static_cast<Index>(cols)) write(lane * kItems + i, index);
+  }
+}
+
+// A block's dynamic shared memory: what it sorts in, with room for keys in place of values.
+template <class Bits>
+__device__ BlockMemory<Bits, Index> memory_of(unsigned char* base, int room) {
+  BlockMemory<Bits, Index> memory(base, room);
+  memory.counters =
+      reinterpret_cast<uint32_t*>(base + (sizeof(Index) + sizeof(typename KeyWord<Bits>::type)) * room);
+  return memory;
+}
+
+// Step 3 where keys spread over `range`: each entry is brought to its bin of equal parts of the range, and
+// ranked among those that are there. False, and nothing is written, where that takes too many comparisons.
+// `list`, keys and zeroed bins are in shared memory, comparisons are zero. By all threads of a block.
+template <int kItems, class Compared, class Word, class Write>
+__device__ __forceinline__ bool write_by_bins(int listed, const typename Compared::Bits* input,
+                                              const Compared& numbers, Word least, Word greatest, Index* list,
+                                              Word* keys, uint32_t* bins, int count_of_bins,
+                                              uint32_t* warp_sums, uint32_t& comparisons, Write&& write) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int shift = max(
+      bits_of(static_cast<Word>(greatest - least)) - bits_of(static_cast<uint32_t>(count_of_bins - 1)), 0);
+  const auto bin_of = [&](Word key) {  // a NaN is beyond the greatest number
+    return static_cast<uint32_t>((greatest - min(key, greatest)) >> shift);
+  };
+  Word own[kItems];
+  Index indices[kItems];
+  uint32_t places[kItems];
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < listed) {
+      indices[e] = list[thread + e * threads];
+      own[e] = numbers.rank_key(input[indices[e]]);
+      places[e] = atomicAdd(bins + bin_of(own[e]), 1u);
     }
+  }
+  __syncthreads();  // all are counted
+  start_bins(bins, count_of_bins, warp_sums, &comparisons);
+  if (comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed)) return false;
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads < listed) {
+      const uint32_t at = bins[bin_of(own[e])] + places[e];
+      keys[at] = own[e];
+      list[at] = indices[e];
+    }
+  }
+  __syncthreads();  // all are in their bins
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    const int at = thread + e * threads;
+    if (at >= listed) continue;
+    const Word key = keys[at];
+    const Index index = list[at];
+    const uint32_t bin = bin_of(key), end = bins[bin + 1];
+    uint32_t rank = bins[bin];
+    for (uint32_t other = rank; other < end; ++other) {
+      const Word other_key = keys[other];
+      rank += (other_key > key) | ((other_key == key) & (list[other] < index));
+    }
+    write(static_cast<int>(rank), index);
+  }
+  return true;
+}
+
+// The same wherever they are. What the list holds beyond the row's end is worse than all.
+template <class Order, class Write>
+__device__ __noinline__ void write_sorted(int listed, const typename Order::Bits* input, int cols,
+                                          Order order, BlockMemory<typename Order::Bits, Index> memory,
+                                          Shared<Order>& shared, Write write) {
+  using Bits = typename Order::Bits;
+  sort_in_block<tuning::kAirResidentItems>(
+      listed, order, memory, shared.sort,
+      [&](int i, Bits& bits, Index& index) {
+        index = memory.indices[i];
+        bits = index < static_cast<Index>(cols) ? input[index] : order.worst();
+      },
+      [&](int rank, Bits, Index index) { write(rank, index); });
+}
+
+template <class Order, int kElements>
+__global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirResidentBlocks)
+    select_resident_row(const __grid_constant__ Params<typename Order::Bits> params, Order order) {
+  using Bits = typename Order::Bits;
+  using Compared = Numbers<Order>;
+  using Word = typename KeyWord<Bits>::type;
+  __shared__ Shared<Order> shared;
+  const BlockMemory<Bits, Index> memory = memory_of<Bits>(dynamic_shared(), params.room);
+  const int64_t row = blockIdx.x;
+  const Bits* const input = params.input + row * params.row_stride;
+  const int threads = static_cast<int>(blockDim.x);
+  const WriteWinner<Bits> write{input, params.k, params.output.row(row, params.k)};
+
+  Found<typename Compared::Number> found{};
+  if (params.maxima > 0 &&
+      RowNumbers<Order, kElements>::shift_of(input) + params.cols <= threads * kElements) {
+    clear_bins(memory.counters, params.bins);
+    if (threadIdx.x == 0) shared.comparisons = 0;
+    found = list_from_maxima<Order, kElements>(params, input, order, memory.indices, shared, write);
+  }
+  int listed = found.listed;
+  if (!found.whole) {
+    __syncthreads();  // all know it, before the count is reset
+    listed = list_by_digits<Order, kElements>(params, input, order, memory.indices, memory.counters, shared);
   }
 
-  // Step 4.
-  const WinnerWriter<Bits> output = params.output.row(row, params.k);
-  write_in_order(list, listed, params.k, [&](int rank, Entry entry) {
-    const uint32_t index = Resident<Bits>::index(entry);
-    output.write(rank, input[index], index);
-  });
+  // Step 3.
+  if (listed <= tuning::kAirResidentByWarp) {
+    if (threadIdx.x >= 32) return;
+    if (listed <= 32) return write_by_warp<1>(listed, params.cols, order, memory.indices, write);
+    return write_by_warp<2>(listed, params.cols, order, memory.indices, write);
+  }
+  constexpr int kFew = tuning::kAirResidentFewItems;
+  if (found.whole && listed <= kFew * threads &&
+      write_by_bins<kFew>(listed, input, Compared(order), Compared::rank_key_of(found.bound),
+                          Compared::rank_key_of(found.greatest), memory.indices,
+                          reinterpret_cast<Word*>(memory.values), memory.counters, params.bins,
+                          shared.sort.warp_sums, shared.comparisons, write)) {
+    return;
+  }
+  write_sorted(listed, input, params.cols, order, memory, shared, write);
 }
 
 template <class Order, int kElements>
 cudaError_t launch(const ResidentRow& config, const Problem& problem, const Buffers& buffers, Order order,
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
-  using Entry = typename Resident<Bits>::Entry;
   Params<Bits> params{};
   params.input = static_cast<const Bits*>(buffers.input);
   params.row_stride = problem.row_stride;
   params.cols = static_cast<int>(problem.cols);
   params.k = static_cast<int>(problem.k);
-  params.groups = config.groups;
+  params.maxima = config.maxima;
+  params.rank = config.rank;
   params.digit_bits = config.digit_bits;
   params.room = config.room;
+  params.bins = config.bins;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
   static std::atomic<uint64_t> allowed{0};
   const auto kernel = select_resident_row<Order, kElements>;
-  const size_t bytes =
-      (sizeof(uint32_t) << config.digit_bits) + PaddedList<Entry>::places(config.room) * sizeof(Entry);
+  constexpr int kEntryBytes = sizeof(Index) + sizeof(typename KeyWord<Bits>::type);
+  const size_t bytes = static_cast<size_t>(block_bytes(kEntryBytes, config.room, config.threads));
   const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
   if (error != cudaSuccess) return error;
   return launch_kernel(/*ahead=*/false, kernel, static_cast<unsigned>(problem.rows),

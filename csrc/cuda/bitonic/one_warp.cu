@@ -90,12 +90,7 @@ __device__ __forceinline__ Held kth_best(Held (&maxima)[kMaxima], int k) {
   // Every other team's run ascends.
   const bool ascends = (Team<kLanes>::first_lane() & kLanes) != 0 && kLanes < 32;
   const int place = ascends ? kSize - k : k - 1;
-  Held value = maxima[0];
-#pragma unroll
-  for (int i = 1; i < kMaxima; ++i) {
-    if (place % kMaxima == i) value = maxima[i];
-  }
-  return Team<kLanes>::from(value, place / kMaxima);
+  return Team<kLanes>::from(item_at(maxima, place % kMaxima), place / kMaxima);
 }
 
 // Step 2. A lane's elements fall into four classes by their place in its vectors. Where classes share a

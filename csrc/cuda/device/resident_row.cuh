@@ -48,13 +48,17 @@ struct Resident {
   }
 };
 
-// The elements [first, first + kElements) of a row, one by one: `rest` behind the row's end.
+// The elements [first, first + kElements) of a row, one by one: `rest` before its beginning and behind its
+// end.
 template <class Bits>
 __device__ __forceinline__ Vector<Bits> load_elements(const Bits* row, int first, int cols, Bits rest) {
   constexpr int kPerWord = sizeof(Bits) < 4 ? 4 / static_cast<int>(sizeof(Bits)) : 1;
   Bits elements[kPerVector<Bits>];
 #pragma unroll
-  for (int e = 0; e < kPerVector<Bits>; ++e) elements[e] = first + e < cols ? row[first + e] : rest;
+  for (int e = 0; e < kPerVector<Bits>; ++e) {
+    const bool is_there = static_cast<unsigned>(first + e) < static_cast<unsigned>(cols);
+    elements[e] = is_there ? row[first + e] : rest;
+  }
   uint32_t words[4] = {};
 #pragma unroll
   for (int w = 0; w < 4; ++w) {

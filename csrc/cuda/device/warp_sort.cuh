@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace gputopk::cuda {
 
@@ -30,6 +31,16 @@ __device__ __forceinline__ T shuffle_xor(T value, int mask) {
   }
 }
 
+// The greater of two values, or the lesser: one instruction, where a comparison and a choice are two.
+template <class T>
+__device__ __forceinline__ T greater_or_lesser(bool greater, T x, T y) {
+  if constexpr (sizeof(T) == 4) {
+    return greater ? max(x, y) : min(x, y);
+  } else {
+    return (x > y) == greater ? x : y;
+  }
+}
+
 // One stage of a bitonic merge of runs of kSize values, which come out descending and ascending in turn:
 // values kStride apart change places where they are out of order.
 template <int kSize, int kStride, bool kDescending, class T, int kItems>
@@ -41,7 +52,7 @@ __device__ __forceinline__ void exchange(T (&items)[kItems]) {
 #pragma unroll
     for (int i = 0; i < kItems; ++i) {
       const T other = shuffle_xor(items[i], kStride / kItems);
-      items[i] = (items[i] > other) == takes_greater ? items[i] : other;
+      items[i] = greater_or_lesser(takes_greater, items[i], other);
     }
   } else {
 #pragma unroll
@@ -49,9 +60,8 @@ __device__ __forceinline__ void exchange(T (&items)[kItems]) {
       if (i & kStride) continue;
       const bool descends = kSize < kItems ? kDescending == ((i & kSize) == 0) : run_descends;
       const T low = items[i], high = items[i + kStride];
-      const bool stays = (low > high) == descends;
-      items[i] = stays ? low : high;
-      items[i + kStride] = stays ? high : low;
+      items[i] = greater_or_lesser(descends, low, high);
+      items[i + kStride] = greater_or_lesser(!descends, low, high);
     }
   }
 }
@@ -74,13 +84,26 @@ __device__ __forceinline__ void sort_warp(T (&items)[kItems]) {
   sort_runs<32 * kItems, kDescending>(items);
 }
 
+// Item number i of a lane's. By masks: of a chain of conditions the compiler makes an array in memory.
+template <class T, int kItems>
+__device__ __forceinline__ T item_at(const T (&items)[kItems], int i) {
+  if constexpr (std::is_same_v<T, float>) {
+    uint32_t bits[kItems];
+#pragma unroll
+    for (int own = 0; own < kItems; ++own) bits[own] = __float_as_uint(items[own]);
+    return __uint_as_float(item_at(bits, i));
+  } else {
+    T item = 0;
+#pragma unroll
+    for (int own = 0; own < kItems; ++own) item |= items[own] & (T{0} - static_cast<T>(i == own));
+    return item;
+  }
+}
+
 // Value number `rank` of the warp's, in all lanes; the same rank in all of them.
 template <class T, int kItems>
 __device__ __forceinline__ T value_at(const T (&items)[kItems], int rank) {
-  T value = 0;  // gathered by masks: of a chain of conditions the compiler makes an array in memory
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) value |= items[i] & (T{0} - static_cast<T>(rank % kItems == i));
-  return shuffle(value, rank / kItems);
+  return shuffle(item_at(items, rank % kItems), rank / kItems);
 }
 
 }  // namespace gputopk::cuda

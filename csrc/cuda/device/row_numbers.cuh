@@ -1,0 +1,183 @@
+// A whole row in the registers of a block, as numbers that compare in one instruction: rows of up to 2^15
+// elements, wherever they begin.
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "core/key_order.h"
+#include "cuda/device/resident_row.cuh"
+#include "cuda/device/row_reader.cuh"
+
+namespace gputopk::cuda {
+
+// What elements are compared as: keys, or, where a dtype is float32 or converts to it in an instruction,
+// floats. The better of two elements is the greater number, or a NaN, which reaches any bound. So what
+// reaches the number of an element is as good or better; what is best among it is left to keys.
+template <class Order>
+class Numbers {
+ public:
+  using Bits = typename Order::Bits;
+  using Number = typename KeyWord<Bits>::type;
+
+  __device__ explicit Numbers(const Order& order) : order_(order) {}
+
+  template <int kElements, class BitsOf>
+  __device__ __forceinline__ void convert(Number (&numbers)[kElements], BitsOf&& bits_of) const {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) numbers[i] = order_(bits_of(i));
+  }
+  // What stands for no element, and whether it, and elements as bad, stay below a bound.
+  __device__ Bits nothing() const { return order_.worst(); }
+  __device__ bool is_bound(Number bound) const { return bound > order_(order_.worst()); }
+
+  __device__ static bool reaches(Number number, Number bound) { return number >= bound; }
+  __device__ static bool is_above(Number number, Number bound) { return number > bound; }
+  __device__ static bool is_equal(Number number, Number bound) { return number == bound; }
+  // What all numbers are less than.
+  __device__ static Number beyond() { return static_cast<Number>(~Number{0}); }
+  __device__ static Number greater(Number x, Number y) { return max(x, y); }
+  __device__ static Number lesser(Number x, Number y) { return min(x, y); }
+
+  // A key of an element that reaches a bound, and of the number of one: the greater, the better.
+  __device__ Number rank_key(Bits bits) const { return order_(bits); }
+  __device__ static Number rank_key_of(Number number) { return number; }
+
+ private:
+  Order order_;
+};
+
+template <class Bits_>
+class FloatNumbers {
+ public:
+  using Bits = Bits_;
+  using Number = float;
+
+  __device__ explicit FloatNumbers(const KeyOrder<Bits, true>& order)
+      : keep_(order.signed_mask == 0 ? ~kSign : kAll),
+        flip_(order.flip != 0 ? kSign : 0),
+        nothing_(order.flip == 0 ? order.worst() : order.max_magnitude),
+        is_bfloat16_(order.max_magnitude == max_magnitude_bits(DType::kBFloat16)) {}
+
+  template <int kElements, class BitsOf>
+  __device__ __forceinline__ void convert(float (&numbers)[kElements], BitsOf&& bits_of) const {
+    const auto each = [&](auto&& widen) {
+#pragma unroll
+      for (int i = 0; i < kElements; ++i) numbers[i] = widen(bits_of(i));
+    };
+    if constexpr (sizeof(Bits) == 4) {
+      each([](uint32_t bits) { return __uint_as_float(bits); });
+    } else if (is_bfloat16_) {
+      each([](uint16_t bits) { return __uint_as_float(uint32_t{bits} << 16); });
+    } else {
+      each([](uint16_t bits) { return __half2float(__ushort_as_half(bits)); });
+    }
+    if (keep_ == kAll && flip_ == 0) return;  // the greatest are wanted, as they are
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      numbers[i] = __uint_as_float((__float_as_uint(numbers[i]) & keep_) ^ flip_);
+    }
+    if (flip_ == 0) return;
+    // The smallest are wanted, and a NaN is the worst.
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      if (numbers[i] != numbers[i]) numbers[i] = __uint_as_float(kMinusInfinity);
+    }
+  }
+  __device__ Bits nothing() const { return nothing_; }
+  __device__ bool is_bound(float bound) const {
+    float least[1];
+    convert(least, [&](int) { return nothing_; });
+    return bound > least[0];
+  }
+
+  __device__ static bool reaches(float number, float bound) { return !(number < bound); }
+  __device__ static bool is_above(float number, float bound) { return !(number <= bound) && bound == bound; }
+  __device__ static bool is_equal(float number, float bound) {
+    return number == bound || (number != number && bound != bound);
+  }
+  __device__ static float beyond() { return __uint_as_float(kNan); }
+  // Of a number and a NaN, the number.
+  __device__ static float greater(float x, float y) { return fmaxf(x, y); }
+  __device__ static float lesser(float x, float y) { return fminf(x, y); }
+
+  __device__ uint32_t rank_key(Bits bits) const {
+    float number[1];
+    convert(number, [&](int) { return bits; });
+    return rank_key_of(number[0]);
+  }
+  // Sign and magnitude to two's complement, where -0 and +0 meet, and all NaNs.
+  __device__ static uint32_t rank_key_of(float number) {
+    if (number != number) return kAll;
+    const int32_t bits = static_cast<int32_t>(__float_as_uint(number + 0.f));
+    return static_cast<uint32_t>(bits ^ ((bits >> 31) & 0x7FFFFFFF)) ^ kSign;
+  }
+
+ private:
+  static constexpr uint32_t kAll = ~0u, kSign = 1u << 31;
+  static constexpr uint32_t kMinusInfinity = 0xFF800000, kNan = 0x7FC00000;
+  uint32_t keep_, flip_;  // of the float
+  Bits nothing_;
+  bool is_bfloat16_;
+};
+template <>
+class Numbers<KeyOrder<uint32_t, true>> : public FloatNumbers<uint32_t> {
+  using FloatNumbers::FloatNumbers;
+};
+template <>
+class Numbers<KeyOrder<uint16_t, true>> : public FloatNumbers<uint16_t> {
+  using FloatNumbers::FloatNumbers;
+};
+
+// One thread's share of a row: vectors `blockDim.x` apart, of those that the row's memory is divided into.
+template <class Order, int kElements_>
+class RowNumbers {
+ public:
+  using Bits = typename Order::Bits;
+  using Number = typename Numbers<Order>::Number;
+  static constexpr int kElements = kElements_;
+  static constexpr int kInVector = kPerVector<Bits>;
+  static constexpr int kVectors = kElements / kInVector;
+  static_assert(kElements % kInVector == 0, "whole vectors");
+
+  // The row's beginning in its first vector.
+  __device__ static int shift_of(const Bits* row) {
+    return static_cast<int>(reinterpret_cast<uintptr_t>(row) % kVectorBytes / sizeof(Bits));
+  }
+
+  // `cols` and the shift are no more than the threads' elements.
+  __device__ __forceinline__ RowNumbers(const Bits* row, int cols, const Numbers<Order>& numbers)
+      : first_(static_cast<int>(threadIdx.x) * kInVector - shift_of(row)),
+        step_(static_cast<int>(blockDim.x) * kInVector) {
+    Vector<Bits> loaded[kVectors];
+    // Winners are read once more.
+    if (first_ >= 0 && first_ + (kVectors - 1) * step_ + kInVector <= cols) {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        loaded[v] = load_vector<Reading::kAgain>(row + (first_ + v * step_));
+      }
+    } else {
+#pragma unroll
+      for (int v = 0; v < kVectors; ++v) {
+        const int first = first_ + v * step_;
+        if (first >= 0 && first + kInVector <= cols) {
+          loaded[v] = load_vector<Reading::kAgain>(row + first);
+        } else {
+          loaded[v] = load_elements(row, first, cols, numbers.nothing());
+        }
+      }
+    }
+    numbers.convert(number, [&](int i) { return loaded[i / kInVector][i % kInVector]; });
+  }
+
+  // Of element number i, in ascending order of i.
+  __device__ __forceinline__ int index(int i) const { return first_ + i / kInVector * step_ + i % kInVector; }
+
+  Number number[kElements];
+
+ private:
+  int first_, step_;
+};
+
+}  // namespace gputopk::cuda
