@@ -62,7 +62,10 @@ SAMPLE = (
 )
 RESIDENT = (
     "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
+    "float32 normal 3x3000 k=600 form=air.resident_row sm_count=2",
+    "float32 nan_tails 3x2048 k=200 largest=0 form=air.resident_row sm_count=2",
     "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
+    "bfloat16 normal 3x3000 k=100 form=air.resident_row sm_count=2",
 )
 DIGITS = (
     "float32 normal 1x20000 k=30 form=split_bucket.radix forced=1 threads=128 cutoff=64 sm_count=2",
@@ -167,11 +170,14 @@ MUTANTS = (
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
     Mutant("delegate/from_sample.cu", "wait_for_kernel_before();", ";", SAMPLE),
     # Rows in registers, and rows in order.
-    Mutant("device/sorted_list.cuh", "__syncthreads();  // the list is filled up", ";", RESIDENT),
+    Mutant("device/sorted_list.cuh", "__syncthreads();  // the list is filled up", ";", DIGITS),
     Mutant("air/resident_row.cu", "shared.range.reset();", ";", RESIDENT),
-    Mutant(
-        "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", RESIDENT
-    ),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all warps have a bound", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
+    Mutant("air/resident_row.cu", "count < k", "count + 1 < k", RESIDENT),
+    Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
+    Mutant("device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", DIGITS),
     Mutant("device/block_sort.cuh", "quarter + within.of(key, index)", "within.of(key, index)", SPREAD),
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
     Mutant("sort/parts.cu", "part[e] < needed", "part[e] + 1 < needed", LARGE_PARTS),

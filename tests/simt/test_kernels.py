@@ -42,7 +42,9 @@ FORMS = {
     "air.resident_row": [
         ("8x700", 20, "sm_count=2"),
         ("4x3000", 300, "sm_count=2"),
-        ("4x5000", 90, "sm_count=2"),
+        ("4x5001", 90, "sm_count=2"),
+        ("3x2501", 3, "sm_count=2"),
+        ("3x2500", 700, "sm_count=2"),
     ],
     "bitonic.one_thread": [
         ("40x16", 8, ""),

@@ -1,13 +1,18 @@
 // AIR top-k of rows that one block keeps in registers: one read, one launch, and winners in order.
 //
-//   1. The block loads the row. Its elements fall into groups, one to four a thread, and each warp sorts the
+//   1. The block loads the row. Its elements fall into groups, one to eight a thread, and each warp sorts the
 //      maxima of its groups. With W warps, ceil(k / W) maxima of each reach the least of all warps' maxima of
 //      that rank: a bound that k elements reach, whatever the row, and, where k is small, few others.
-//   2. What reaches the bound is listed.
-//   3. The list is put in order, and its k best are written.
-// Where more reach the bound than there is room for, or k is too many for groups, the list is found by AIR's
-// digits: a digit of the range that keys span is counted in shared memory, and the bin of the k-th best is
-// the next range, until there is room, or all in it are equal: then those of the lowest indices are listed.
+//   2. What reaches the bound is listed. Where that is more than there is room for, the bound is raised, from
+//      number to number: equals of the k-th best are not listed, but written as they come.
+//   3. The list is put in order, and its k best are written: each element is brought to its bin of the range
+//      from the bound to the greatest, and ranked among those that are there.
+// Elements are compared as floats or keys in registers (device/row_numbers.cuh), and ranked by keys and
+// indices.
+//
+// Where k is too many for groups, or the row crowds in numbers that are many, AIR's digits find the list: a
+// digit of the range that keys span is counted in shared memory, and the bin of the k-th best is the next
+// range, until there is room, or all in it are equal: then those of the lowest indices are listed.
 
 #include <cuda_runtime_api.h>
 
