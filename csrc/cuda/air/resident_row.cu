@@ -25,6 +25,7 @@
 #include "cuda/device/entry.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/range_bins.cuh"
 #include "cuda/device/resident_row.cuh"
@@ -39,7 +40,6 @@ namespace {
 
 constexpr int kMostWarps = tuning::kAirResidentMaxThreads / 32;
 constexpr int kMostVectors = 8;
-constexpr int kMostMaxima = 8;  // a thread
 
 using Index = uint32_t;
 
@@ -55,11 +55,6 @@ struct Params {
   int room;
   int bins;
   WinnerWriter<Bits> output;
-};
-
-template <class Number>
-struct WarpBound {
-  Number bound, greatest;
 };
 
 template <class Number>
@@ -82,52 +77,6 @@ struct Shared {
   KeyRange<Held> range;
   TargetDigit<uint32_t> target;
 };
-
-// Of the warp's numbers, the one of this rank and the greatest.
-template <int kMaxima, class Number>
-__device__ __forceinline__ WarpBound<Number> bound_of_rank(Number (&maxima)[kMaxima], int rank) {
-  sort_warp</*kDescending=*/true>(maxima);
-  return {value_at(maxima, rank - 1), maxima[0]};
-}
-
-// Step 1, of a warp; the greatest is lane 0's. A lane's elements fall into classes by their place in its
-// vectors. Where classes share a maximum, it is with those of lanes far away: so winners that lie side by
-// side fall to different maxima.
-template <class Compared, class Number, int kElements>
-__device__ __forceinline__ WarpBound<Number> bound_of_warp(const Number (&numbers)[kElements], int maxima,
-                                                           int rank) {
-  Number best[kMostMaxima];
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    Number& own = best[i % kMostMaxima];
-    own = i < kMostMaxima ? numbers[i] : Compared::greater(own, numbers[i]);
-  }
-  if (maxima == kMostMaxima) return bound_of_rank(best, rank);
-  Number fours[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) fours[i] = Compared::greater(best[i], best[i + 4]);
-  if (maxima == 4) return bound_of_rank(fours, rank);
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  Number pairs[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) pairs[i] = Compared::greater(fours[i], shuffle(fours[i + 2], (lane + 16) % 32));
-  if (maxima == 2) return bound_of_rank(pairs, rank);
-  Number one[1] = {Compared::greater(pairs[0], shuffle(pairs[1], (lane + 8) % 32))};
-  return bound_of_rank(one, rank);
-}
-
-// Lists the elements of which `reaching` has a bit, as far as there is room. By whole warps.
-template <class IndexOf>
-__device__ __forceinline__ void list_elements(uint32_t reaching, uint32_t room, Index* list, uint32_t& listed,
-                                              IndexOf&& index_of) {
-  const int own = __popc(reaching), so_far = sum_so_far(own);
-  uint32_t before = 0;
-  if (threadIdx.x % 32 == 31 && so_far > 0) before = atomicAdd(&listed, static_cast<uint32_t>(so_far));
-  uint32_t at = __shfl_sync(~0u, before, 31) + static_cast<uint32_t>(so_far - own);
-  for (; reaching != 0 && at < room; reaching &= reaching - 1) {
-    list[at++] = static_cast<Index>(index_of(__ffs(static_cast<int>(reaching)) - 1));
-  }
-}
 
 // Calls visit(place, i) for the thread's elements number i that are equal, where `place` counts the block's
 // that have lower indices. By all threads of a block; `equals` is in shared memory.
@@ -185,26 +134,19 @@ struct Found {
   Number bound, greatest;
 };
 
-// The thread's elements that `is_chosen` chooses, a bit for each.
-template <int kElements, class IsChosen>
-__device__ __forceinline__ uint32_t choose(IsChosen&& is_chosen) {
-  uint32_t chosen = 0;
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    if (is_chosen(i)) chosen |= 1u << i;
-  }
-  return chosen;
-}
-
 // Step 2 where more reach the bound than there is room for. It is raised, from number to number that there
 // is, until k are above it no more, or few enough are: the row has many equals, say. Then those above are
 // listed, and equals of the bound, of the lowest indices, written behind them, as they are in order.
-template <class Order, class Share, class Write>
-__device__ __forceinline__ void settle_crowd(const Params<typename Order::Bits>& params, const Share& own,
-                                             Index* list, Shared<Order>& shared,
-                                             Found<typename Share::Number>& found, const Write& write) {
+template <class Order, int kElements, class Write>
+__device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
+    const Params<typename Order::Bits>& params, const typename Order::Bits* input, Order order, Index* list,
+    Shared<Order>& shared, Found<typename Numbers<Order>::Number> found, Write write) {
   using Compared = Numbers<Order>;
   using Number = typename Compared::Number;
+  using Share = RowNumbers<Order, kElements>;
+  // The row is loaded anew, threads in order of their indices.
+  const Share own(input, params.cols, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),
+                  Compared(order));
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
   // The lesser of those that are numbers.
@@ -243,11 +185,12 @@ __device__ __forceinline__ void settle_crowd(const Params<typename Order::Bits>&
             [&](int place, int i) { write(count + place, static_cast<Index>(own.index(i))); });
       }
       __syncthreads();  // the list is whole
-      return;
+      return found;
     }
     found.bound = next;
     __syncthreads();  // all know what warps have counted
   }
+  return found;
 }
 
 // Steps 1 and 2.
@@ -261,19 +204,16 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
   const Compared numbers(order);
-  const Share own(input, params.cols, numbers);
+  // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
+  constexpr int kOfLine = 8;
+  const int place = (lane / kOfLine * warps + warp) * kOfLine + lane % kOfLine;
+  const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers);
   const WarpBound<Number> of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
   if (lane == 0) shared.bounds[warp] = of_warp;
   if (threadIdx.x == 0) shared.listed = 0;
   __syncthreads();  // all warps have a bound
-  WarpBound<Number> of_row = shared.bounds[min(lane, warps - 1)];
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-    of_row.bound = Compared::lesser(of_row.bound, shuffle_xor(of_row.bound, step));
-    of_row.greatest = Compared::greater(of_row.greatest, shuffle_xor(of_row.greatest, step));
-  }
-  // One for all, also among NaNs.
-  Found<Number> found{0, false, shuffle(of_row.bound, 0), shuffle(of_row.greatest, 0)};
+  const WarpBound<Number> of_row = bound_of_all<Compared>(shared.bounds, warps);
+  Found<Number> found{0, false, of_row.bound, of_row.greatest};
   if (!numbers.is_bound(found.bound)) return found;
   list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); }),
                 static_cast<uint32_t>(params.room), list, shared.listed, [&](int i) { return own.index(i); });
@@ -282,7 +222,7 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   found.whole = params.k <= found.listed && found.listed <= params.room;
   if (found.listed > params.room) {
     __syncthreads();  // all know it, before the count is reset
-    settle_crowd<Order>(params, own, list, shared, found, write);
+    found = settle_crowd<Order, kElements>(params, input, order, list, shared, found, write);
   }
   return found;
 }

@@ -130,7 +130,7 @@ class Numbers<KeyOrder<uint16_t, true>> : public FloatNumbers<uint16_t> {
   using FloatNumbers::FloatNumbers;
 };
 
-// One thread's share of a row: vectors `blockDim.x` apart, of those that the row's memory is divided into.
+// One thread's share of a row: vectors a stripe apart, of those that the row's memory is divided into.
 template <class Order, int kElements_>
 class RowNumbers {
  public:
@@ -146,10 +146,11 @@ class RowNumbers {
     return static_cast<int>(reinterpret_cast<uintptr_t>(row) % kVectorBytes / sizeof(Bits));
   }
 
-  // `cols` and the shift are no more than the threads' elements.
-  __device__ __forceinline__ RowNumbers(const Bits* row, int cols, const Numbers<Order>& numbers)
-      : first_(static_cast<int>(threadIdx.x) * kInVector - shift_of(row)),
-        step_(static_cast<int>(blockDim.x) * kInVector) {
+  // `place`: of the thread's vector in a stripe of `stripe`. `cols` and the shift are no more than kVectors
+  // stripes have elements.
+  __device__ __forceinline__ RowNumbers(const Bits* row, int cols, int place, int stripe,
+                                        const Numbers<Order>& numbers)
+      : first_(place * kInVector - shift_of(row)), step_(stripe * kInVector) {
     Vector<Bits> loaded[kVectors];
     // Winners are read once more.
     if (first_ >= 0 && first_ + (kVectors - 1) * step_ + kInVector <= cols) {
