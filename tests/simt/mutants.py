@@ -177,7 +177,9 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
     Mutant("air/resident_row.cu", "count < k", "count + 1 < k", RESIDENT),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
-    Mutant("device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", DIGITS),
+    Mutant(
+        "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", DIGITS
+    ),
     Mutant("device/block_sort.cuh", "quarter + within.of(key, index)", "within.of(key, index)", SPREAD),
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
     Mutant("sort/parts.cu", "part[e] < needed", "part[e] + 1 < needed", LARGE_PARTS),

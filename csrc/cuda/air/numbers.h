@@ -60,7 +60,8 @@ inline constexpr int kAirResidentShortMaxima = 4;
 inline constexpr int kAirResidentShortMostRank = 96;
 // Room for so many times k lets all but crowded rows in.
 inline constexpr int kAirResidentRoomPerK = 4;
-inline constexpr int kAirResidentMinRoom = 1024;
+inline constexpr int kAirResidentMinRoom = 960;  // less than a warp's elements: it need not list them all
+inline constexpr int kAirResidentManyWarps = 16;
 // Times that a bound which too many reach is raised to the next number.
 inline constexpr int kAirResidentTurns = 8;
 // Bins of a digit, which one warp searches.

@@ -57,10 +57,11 @@ struct Params {
   WinnerWriter<Bits> output;
 };
 
+// Elements above a bound, and those that are the greatest number or beyond: NaNs.
 template <class Number>
-struct Above {
-  uint32_t count;
-  Number least;
+struct Crowd {
+  uint32_t above, top, beyond;
+  Number least_above;
 };
 
 template <class Order>
@@ -70,7 +71,7 @@ struct Shared {
 
   WarpBound<typename Numbers<Order>::Number> bounds[kMostWarps];
   uint32_t listed, comparisons;
-  Above<typename Numbers<Order>::Number> above[kMostWarps];
+  Crowd<typename Numbers<Order>::Number> crowds[kMostWarps];
   uint32_t equals[kMostVectors * kMostWarps];  // of each vector of each warp, then those before
   BlockScratch<typename KeyWord<Bits>::type, Index> sort;
   // Where the list is found by digits.
@@ -78,10 +79,11 @@ struct Shared {
   TargetDigit<uint32_t> target;
 };
 
-// Calls visit(place, i) for the thread's elements number i that are equal, where `place` counts the block's
-// that have lower indices. By all threads of a block; `equals` is in shared memory.
+// Calls visit(place, i) for the thread's elements number i that are equal, where `place`, below `wanted`,
+// counts the block's that have lower indices. By all threads of a block; `equals` is in shared memory.
 template <class Share, class IsEqual, class Visit>
-__device__ __forceinline__ void visit_equals(uint32_t* equals, IsEqual&& is_equal, Visit&& visit) {
+__device__ __forceinline__ void visit_equals(int wanted, uint32_t* equals, IsEqual&& is_equal,
+                                             Visit&& visit) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
   static_assert(Share::kVectors <= kMostVectors);
@@ -117,11 +119,13 @@ __device__ __forceinline__ void visit_equals(uint32_t* equals, IsEqual&& is_equa
   __syncthreads();  // what lies before each is known
 #pragma unroll
   for (int v = 0; v < Share::kVectors; ++v) {
+    const int before = static_cast<int>(equals[v * warps + warp]);
+    if (before >= wanted) break;
     const int own = static_cast<int>(count_of(v));
-    int place = static_cast<int>(equals[v * warps + warp]) + sum_so_far(own) - own;
+    int place = before + sum_so_far(own) - own;
 #pragma unroll
     for (int i = v * Share::kInVector; i < (v + 1) * Share::kInVector; ++i) {
-      if (is_equal(i)) visit(place++, i);
+      if (is_equal(i) && place++ < wanted) visit(place - 1, i);
     }
   }
 }
@@ -151,43 +155,52 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
   const int warps = static_cast<int>(blockDim.x / 32);
   // The lesser of those that are numbers.
   const auto lesser = [](Number x, Number y) { return Compared::is_above(x, y) || x != x ? y : x; };
+  const auto add_up = [&](Crowd<Number> crowd) {
+    Number least = crowd.least_above;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) least = lesser(least, shuffle_xor(least, step));
+    return Crowd<Number>{__reduce_add_sync(~0u, crowd.above), __reduce_add_sync(~0u, crowd.top),
+                         __reduce_add_sync(~0u, crowd.beyond), shuffle(least, 0)};
+  };
   for (int turn = 0; turn < tuning::kAirResidentTurns; ++turn) {
-    unsigned above = 0;
-    Number next = Compared::beyond();
+    Crowd<Number> crowd{0, 0, 0, Compared::beyond()};
 #pragma unroll
     for (int i = 0; i < Share::kElements; ++i) {
-      const bool is_above = Compared::is_above(own.number[i], found.bound);
-      above += is_above;
-      if (is_above) next = lesser(next, own.number[i]);
+      const Number number = own.number[i];
+      const bool is_above = Compared::is_above(number, found.bound);
+      crowd.above += is_above;
+      crowd.top += Compared::reaches(number, found.greatest);
+      crowd.beyond += Compared::is_above(number, found.greatest);
+      if (is_above) crowd.least_above = lesser(crowd.least_above, number);
     }
-    above = __reduce_add_sync(~0u, above);
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) next = lesser(next, shuffle_xor(next, step));
-    if (lane == 0) shared.above[warp] = {above, next};
+    crowd = add_up(crowd);
+    if (lane == 0) shared.crowds[warp] = crowd;
     if (threadIdx.x == 0) shared.listed = 0;
     __syncthreads();  // all warps have counted
-    const Above<Number> of_warp = shared.above[min(lane, warps - 1)];
-    above = __reduce_add_sync(~0u, lane < warps ? of_warp.count : 0);
-    next = of_warp.least;
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) next = lesser(next, shuffle_xor(next, step));
-    next = shuffle(next, 0);
-    const int k = params.k, count = static_cast<int>(above);
-    found.listed = count;
-    if (count <= params.room) {
+    const Crowd<Number>& of_warp = shared.crowds[min(lane, warps - 1)];
+    const uint32_t counts = lane < warps ? 1 : 0;
+    crowd =
+        add_up({counts * of_warp.above, counts * of_warp.top, counts * of_warp.beyond, of_warp.least_above});
+    const int above = static_cast<int>(crowd.above);
+    found.listed = above;
+    if (above <= params.room) {
       found.whole = true;
       list_elements(
           choose<Share::kElements>([&](int i) { return Compared::is_above(own.number[i], found.bound); }),
           static_cast<uint32_t>(params.room), list, shared.listed, [&](int i) { return own.index(i); });
-      if (count < k) {
+      if (above < params.k) {
         visit_equals<Share>(
-            shared.equals, [&](int i) { return Compared::is_equal(own.number[i], found.bound); },
-            [&](int place, int i) { write(count + place, static_cast<Index>(own.index(i))); });
+            params.k - above, shared.equals,
+            [&](int i) { return Compared::is_equal(own.number[i], found.bound); },
+            [&](int place, int i) { write(above + place, static_cast<Index>(own.index(i))); });
       }
       __syncthreads();  // the list is whole
       return found;
     }
-    found.bound = next;
+    const unsigned k = static_cast<unsigned>(params.k);
+    found.bound = crowd.beyond >= k ? Compared::beyond()
+                  : crowd.top >= k  ? found.greatest
+                                    : crowd.least_above;
     __syncthreads();  // all know what warps have counted
   }
   return found;
@@ -204,9 +217,12 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
   const Compared numbers(order);
-  // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
+  // Where warps are many, lines of memory go to them in turn, so that each has some of what lies side by
+  // side.
   constexpr int kOfLine = 8;
-  const int place = (lane / kOfLine * warps + warp) * kOfLine + lane % kOfLine;
+  const int place = warps < tuning::kAirResidentManyWarps
+                        ? static_cast<int>(threadIdx.x)
+                        : (lane / kOfLine * warps + warp) * kOfLine + lane % kOfLine;
   const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers);
   const WarpBound<Number> of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
   if (lane == 0) shared.bounds[warp] = of_warp;
@@ -271,10 +287,8 @@ __device__ __noinline__ int list_by_digits(const Params<typename Order::Bits>& p
   if (!has_room) {
     listed = params.k;
     visit_equals<Share>(
-        shared.equals, [&](int i) { return share.held[i] == bounds.low; },
-        [&](int place, int i) {
-          if (bounds.taken + place < listed) list[bounds.taken + place] = share.index(i);
-        });
+        params.k - bounds.taken, shared.equals, [&](int i) { return share.held[i] == bounds.low; },
+        [&](int place, int i) { list[bounds.taken + place] = share.index(i); });
   }
   __syncthreads();  // the list is whole
   return listed;

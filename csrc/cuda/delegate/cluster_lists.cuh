@@ -173,7 +173,7 @@ __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> pa
 
 // What all blocks of the row have listed, and, of those before this one, how many.
 struct Listed {
-  uint64_t all;
+  uint64_t all;  // fewer than 2^32, as the row's elements are
   uint32_t before;
 };
 
@@ -186,13 +186,10 @@ __device__ __forceinline__ Listed count_lists(int blocks, int number, Shared<Bit
   }
   Cluster::arrive();
   Cluster::wait();  // all lists are whole
-  Listed listed{};
-  for (int block = 0; block < blocks; ++block) {
-    const uint32_t of_block = *Cluster::of_block(&shared.listed, block);
-    listed.all += of_block;
-    if (block < number) listed.before += of_block;
-  }
-  return listed;
+  // By every warp, a lane a block.
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  const uint32_t of_block = lane < blocks ? *Cluster::of_block(&shared.listed, lane) : 0;
+  return {__reduce_add_sync(~0u, of_block), __reduce_add_sync(~0u, lane < number ? of_block : 0)};
 }
 
 // Step 3: brings the lists together in the first block. False in all others, which are done.

@@ -116,8 +116,8 @@ inline constexpr int kResidentWideElements = 16;
 inline constexpr int kResidentRankOfMaxima = 20;
 inline constexpr int kResidentMostMaxima = 8;
 // Room for so many times k lets all but crowded rows in.
-inline constexpr int kResidentRoomPerK = 4;
-inline constexpr int kResidentLeastRoomPerK = 2;
-inline constexpr int kResidentMinRoom = 1024;
+inline constexpr int kResidentRoomPerK = 6;
+inline constexpr int kResidentLeastRoomPerK = 3;
+inline constexpr int kResidentMinRoom = 3072;
 
 }  // namespace gputopk::cuda::tuning

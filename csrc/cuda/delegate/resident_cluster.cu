@@ -7,7 +7,7 @@
 //      reach the least of all warps' delegates of that rank. So that many a warp make k that reach it.
 //   2. Each block lists what reaches that bound.
 //   3. The lists are brought together in the first block, which puts them in order and writes the k best.
-// Sectors of memory go to the cluster's warps in turn, so that each has some of what lies side by side, and
+// Lines of memory go to the cluster's warps in turn, so that each has some of what lies side by side, and
 // rows in order have no worse a bound than others.
 //
 // Where more reach the bound than there is room for, which is known by counting, the bound is found by AIR's
@@ -67,9 +67,9 @@ __device__ __forceinline__ bool list_share(const Params<typename Order::Bits>& p
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
   const Compared numbers(order);
-  constexpr int kOfSector = 2;
-  const int sector = (lane / kOfSector * warps + warp) * row.blocks + number;
-  const Share own(row.begin, static_cast<int>(row.cols), sector * kOfSector + lane % kOfSector,
+  constexpr int kOfLine = 8;
+  const int line = (lane / kOfLine * warps + warp) * row.blocks + number;
+  const Share own(row.begin, static_cast<int>(row.cols), line * kOfLine + lane % kOfLine,
                   threads * row.blocks, numbers);
   const auto of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
   if (lane == 0) bounds.of_warps[warp] = of_warp;

@@ -81,6 +81,7 @@ __device__ __forceinline__ void list_elements(uint32_t reaching, uint32_t room, 
   const int own = __popc(reaching), so_far = sum_so_far(own);
   uint32_t before = 0;
   if (threadIdx.x % 32 == 31 && so_far > 0) before = atomicAdd(&listed, static_cast<uint32_t>(so_far));
+  if (__shfl_sync(~0u, so_far, 31) > static_cast<int>(room)) return;
   uint32_t at = __shfl_sync(~0u, before, 31) + static_cast<uint32_t>(so_far - own);
   for (; reaching != 0 && at < room; reaching &= reaching - 1) {
     list[at++] = static_cast<uint32_t>(index_of(__ffs(static_cast<int>(reaching)) - 1));
