@@ -462,36 +462,6 @@ def test_a_cluster_has_room_for_what_its_sample_lets_in(dtype):
         assert "delegate.one_cluster" not in every_form(meta(3, cols, dtype=dtype), 1)
 
 
-RESIDENT_CLUSTER = (
-    r"delegate: a row in the registers of a cluster of (\d+) blocks, (\d+) threads, "
-    r"bound is number (\d+) of (\d+) maxima a warp, room for (\d+) candidates"
-)
-
-
-@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
-def test_a_cluster_holds_the_rows_that_it_keeps_and_k_of_its_maxima_reach_the_bound(dtype):
-    elements, served = (16 if dtype.itemsize == 8 else 32), 0
-    for rows, cols, k in itertools.product(
-        (1, 8, 100, 5000), (4096, 32_765, 131_072, 262_144), (1, 50, 512, 2048, 4096)
-    ):
-        forms = every_form(meta(rows, cols, dtype=dtype), k)
-        if "delegate.resident_cluster" not in forms:
-            continue
-        served += 1
-        text, in_order = forms["delegate.resident_cluster"]
-        blocks, threads, rank, maxima, room = numbers_of(RESIDENT_CLUSTER, text)
-        assert in_order and blocks in (2, 4, 8, 16) and threads <= 1024
-        # The row may begin anywhere in 16 bytes.
-        in_vector = 16 // dtype.itemsize
-        assert blocks * threads * elements >= cols + (in_vector - 1 if cols % in_vector else 0)
-        assert rank * blocks * threads // 32 >= k and rank < maxima
-        assert k < room <= threads * tuning.number("kClusterItems")
-    assert served >= 20
-    longest = 16 * 1024 * elements
-    assert "delegate.resident_cluster" in every_form(meta(1, longest, dtype=dtype), 1)
-    assert "delegate.resident_cluster" not in every_form(meta(1, longest + 1, dtype=dtype), 1)
-
-
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64], ids=oracle.name_of)
 def test_the_bound_of_an_equal_row_is_reached_by_k_elements(dtype):
     """There the best delegates are of one line of the sample: an element's rank is its index."""

@@ -168,25 +168,6 @@ cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device&
   return config;
 }
 
-template <>
-cuda::delegate::ResidentCluster config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
-  namespace tuning = cuda::tuning;
-  auto config = cuda::delegate::ResidentCluster::plan(problem, device);
-  config.blocks = static_cast<int>(take("cluster", std::max(1, config.blocks)));
-  config.threads = static_cast<int>(take("threads", std::max(256, config.threads)));
-  config.maxima = static_cast<int>(take("maxima", std::max(1, config.maxima)));
-  config.rank = static_cast<int>(take("rank", std::max(1, config.rank)));
-  config.room = static_cast<int>(take("room", std::max(64, config.room)));
-  require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
-  require(config.threads >= tuning::kClusterMinThreads && config.threads % 32 == 0, "such a block");
-  require(config.maxima <= tuning::kResidentMostMaxima && config.rank <= 32 * config.maxima,
-          "a bound of that rank");
-  require(config.room % 64 == 0 && config.room >= problem.k &&
-              config.room <= config.threads * tuning::kClusterItems,
-          "such room");
-  return config;
-}
-
 template <class Form>
 Form split_bucket_config(const Problem& problem, const cuda::Device& device, Taken& take) {
   namespace split_bucket = cuda::split_bucket;

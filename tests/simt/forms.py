@@ -88,17 +88,6 @@ def _whole_rows(rng: random.Random) -> dict[str, int]:
     return {"parts": parts, "capacity": capacity, "threads": capacity // 8, "blocks": rng.randint(1, 3)}
 
 
-def _resident_cluster(rng: random.Random) -> dict[str, int]:
-    threads = rng.choice((256, 320))
-    return {
-        "threads": threads,
-        "cluster": rng.choice((1, 2, 4, 8)),
-        "maxima": rng.choice((1, 2, 4, 8)),
-        "rank": rng.randint(1, 32),
-        "room": 64 * rng.randint(1, threads * 12 // 64),
-    }
-
-
 _DRAW = {
     "air.many_blocks": _air_many,
     "air.one_block": _air_one_block,
@@ -109,7 +98,6 @@ _DRAW = {
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
     "delegate.one_cluster": _delegate_cluster,
-    "delegate.resident_cluster": _resident_cluster,
     "sort.whole_rows": _whole_rows,
     "split_bucket.radix": _split_bucket,
     "split_bucket.tree": _split_bucket,

@@ -106,12 +106,6 @@ FORMS = {
         ("1x17000", 100, "forced=1 cluster=4 threads=256"),
         ("1x17000", 200, "forced=1 cluster=2 threads=256 rank=3 room=1024"),
     ],
-    "delegate.resident_cluster": [
-        ("2x17000", 50, "forced=1 cluster=4 threads=256"),
-        ("1x16001", 400, "forced=1 cluster=2 threads=256 rank=20 maxima=2"),
-        ("1x17000", 200, "forced=1 cluster=2 threads=256 room=1024"),
-        ("1x33000", 900, "sm_count=8"),
-    ],
     "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),
         ("1x140000", 500, "forced=1 buffer=64"),

@@ -62,8 +62,10 @@ ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
     config.rank = static_cast<int>(rank);
   }
   config.digit_bits = tuning::kAirResidentDigitBits;
-  const int64_t wanted =
-      std::max(int64_t{tuning::kAirResidentMinRoom}, tuning::kAirResidentRoomPerK * problem.k);
+  int64_t wanted = std::max(int64_t{tuning::kAirResidentMinRoom}, tuning::kAirResidentRoomPerK * problem.k);
+  if (warps >= tuning::kAirResidentManyWarps) {
+    wanted = std::max(wanted, int64_t{tuning::kAirResidentRoomPerThread} * config.threads);
+  }
   config.room = static_cast<int>(
       std::min(divide_up(wanted, 64) * 64, int64_t{tuning::kAirResidentItems} * config.threads));
   config.bins = bins_for(std::min(2 * problem.k, int64_t{config.room}));

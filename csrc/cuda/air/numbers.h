@@ -60,10 +60,12 @@ inline constexpr int kAirResidentShortMaxima = 4;
 inline constexpr int kAirResidentShortMostRank = 96;
 // Room for so many times k lets all but crowded rows in.
 inline constexpr int kAirResidentRoomPerK = 4;
-inline constexpr int kAirResidentMinRoom = 960;  // less than a warp's elements: it need not list them all
+inline constexpr int kAirResidentRoomPerThread = 4;  // where warps are many, as of rows in order
+inline constexpr int kAirResidentMinRoom = 960;      // less than a warp's elements: it need not list them all
 inline constexpr int kAirResidentManyWarps = 16;
 // Times that a bound which too many reach is raised to the next number.
 inline constexpr int kAirResidentTurns = 8;
+inline constexpr int kAirResidentFewTurns = 2;  // where the list might be sorted instead
 // Bins of a digit, which one warp searches.
 inline constexpr int kAirResidentDigitBits = 9;
 // Entries that one warp puts in order, while a block would wait for itself.

@@ -138,13 +138,14 @@ struct Found {
   Number bound, greatest;
 };
 
-// Step 2 where more reach the bound than there is room for. It is raised, from number to number that there
-// is, until k are above it no more, or few enough are: the row has many equals, say. Then those above are
-// listed, and equals of the bound, of the lowest indices, written behind them, as they are in order.
+// Step 2 where many equals reach the bound, so that there is no room for them, or they are not worth sorting.
+// The bound is raised, to the greatest number or to the next, until no more than `room` are above it. Those
+// are listed, and where they are fewer than k, equals of the bound, of the lowest indices, written behind
+// them, as they are in order. Not whole, and the list as it was, where so many turns did not do.
 template <class Order, int kElements, class Write>
 __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
     const Params<typename Order::Bits>& params, const typename Order::Bits* input, Order order, Index* list,
-    Shared<Order>& shared, Found<typename Numbers<Order>::Number> found, Write write) {
+    Shared<Order>& shared, Found<typename Numbers<Order>::Number> found, int room, int turns, Write write) {
   using Compared = Numbers<Order>;
   using Number = typename Compared::Number;
   using Share = RowNumbers<Order, kElements>;
@@ -162,7 +163,8 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
     return Crowd<Number>{__reduce_add_sync(~0u, crowd.above), __reduce_add_sync(~0u, crowd.top),
                          __reduce_add_sync(~0u, crowd.beyond), shuffle(least, 0)};
   };
-  for (int turn = 0; turn < tuning::kAirResidentTurns; ++turn) {
+  found.whole = false;
+  for (int turn = 0; turn < turns; ++turn) {
     Crowd<Number> crowd{0, 0, 0, Compared::beyond()};
 #pragma unroll
     for (int i = 0; i < Share::kElements; ++i) {
@@ -183,11 +185,11 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
         add_up({counts * of_warp.above, counts * of_warp.top, counts * of_warp.beyond, of_warp.least_above});
     const int above = static_cast<int>(crowd.above);
     found.listed = above;
-    if (above <= params.room) {
+    if (above <= room) {
       found.whole = true;
       list_elements(
           choose<Share::kElements>([&](int i) { return Compared::is_above(own.number[i], found.bound); }),
-          static_cast<uint32_t>(params.room), list, shared.listed, [&](int i) { return own.index(i); });
+          static_cast<uint32_t>(room), list, shared.listed, [&](int i) { return own.index(i); });
       if (above < params.k) {
         visit_equals<Share>(
             params.k - above, shared.equals,
@@ -238,7 +240,8 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   found.whole = params.k <= found.listed && found.listed <= params.room;
   if (found.listed > params.room) {
     __syncthreads();  // all know it, before the count is reset
-    found = settle_crowd<Order, kElements>(params, input, order, list, shared, found, write);
+    found = settle_crowd<Order, kElements>(params, input, order, list, shared, found, params.room,
+                                           tuning::kAirResidentTurns, write);
   }
   return found;
 }
@@ -433,20 +436,29 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   }
 
   // Step 3.
-  if (listed <= tuning::kAirResidentByWarp) {
-    if (threadIdx.x >= 32) return;
-    if (listed <= 32) return write_by_warp<1>(listed, params.cols, order, memory.indices, write);
-    return write_by_warp<2>(listed, params.cols, order, memory.indices, write);
+  if (found.whole && listed > tuning::kAirResidentByWarp) {
+    constexpr int kFew = tuning::kAirResidentFewItems;
+    if (listed <= kFew * threads &&
+        write_by_bins<kFew>(listed, input, Compared(order), Compared::rank_key_of(found.bound),
+                            Compared::rank_key_of(found.greatest), memory.indices,
+                            reinterpret_cast<Word*>(memory.values), memory.counters, params.bins,
+                            shared.sort.warp_sums, shared.comparisons, write)) {
+      return;
+    }
+    __syncthreads();  // nobody adds to a count any more
+    found = settle_crowd<Order, kElements>(params, input, order, memory.indices, shared, found, params.k - 1,
+                                           tuning::kAirResidentFewTurns, write);
+    if (found.whole) listed = found.listed;
   }
-  constexpr int kFew = tuning::kAirResidentFewItems;
-  if (found.whole && listed <= kFew * threads &&
-      write_by_bins<kFew>(listed, input, Compared(order), Compared::rank_key_of(found.bound),
-                          Compared::rank_key_of(found.greatest), memory.indices,
-                          reinterpret_cast<Word*>(memory.values), memory.counters, params.bins,
-                          shared.sort.warp_sums, shared.comparisons, write)) {
-    return;
+  if (listed > tuning::kAirResidentByWarp) {
+    write_sorted(listed, input, params.cols, order, memory, shared, write);
+  } else if (threadIdx.x < 32) {
+    if (listed <= 32) {
+      write_by_warp<1>(listed, params.cols, order, memory.indices, write);
+    } else {
+      write_by_warp<2>(listed, params.cols, order, memory.indices, write);
+    }
   }
-  write_sorted(listed, input, params.cols, order, memory, shared, write);
 }
 
 template <class Order, int kElements>

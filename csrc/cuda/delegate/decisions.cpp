@@ -200,43 +200,6 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
   return config;
 }
 
-// As many blocks a row as have an SM each, and no fewer than have registers for it.
-ResidentCluster ResidentCluster::plan(const Problem& problem, const Device& device) {
-  const int element_bytes = dtype_bytes(problem.dtype);
-  const int elements = element_bytes == 8 ? tuning::kResidentWideElements : tuning::kResidentElements;
-  const int64_t in_vector = 16 / element_bytes;
-  // The row may begin anywhere in its first vector.
-  const int64_t places = problem.cols % in_vector == 0 ? problem.cols : problem.cols + in_vector - 1;
-  const int64_t wanted = std::max(int64_t{tuning::kResidentMinRoom}, tuning::kResidentRoomPerK * problem.k);
-  const int most_blocks = std::min(device.cluster_blocks, tuning::kClusterMostBlocks);
-  ResidentCluster config{};
-  for (int blocks = 2; blocks <= most_blocks; blocks *= 2) {
-    const int64_t least =
-        std::max(int64_t{tuning::kClusterMinThreads},
-                 divide_up(tuning::kResidentLeastRoomPerK * problem.k, tuning::kClusterItems));
-    const int64_t threads = 32 * divide_up(std::max(divide_up(places, blocks * elements), least), 32);
-    const int64_t rank = divide_up(problem.k, threads / 32 * blocks);
-    const bool has_room = threads <= tuning::kClusterMaxThreads &&
-                          rank <= tuning::kResidentMostMaxima * tuning::kResidentRankOfMaxima;
-    if (!has_room) continue;
-    const double reach = tuning::kClusterReach * device.sm_count * tuning::kClusterThreadsPerSm;
-    const bool runs_at_once = static_cast<double>(problem.rows * blocks * threads) <= reach;
-    if (config.blocks > 0 && !runs_at_once) break;
-    config.blocks = blocks;
-    config.threads = static_cast<int>(threads);
-    config.rank = static_cast<int>(rank);
-    config.maxima = 1;
-    while (config.rank > config.maxima * tuning::kResidentRankOfMaxima) config.maxima *= 2;
-    config.room = static_cast<int>(std::min(divide_up(wanted, 64) * 64, tuning::kClusterItems * threads));
-  }
-  return config;
-}
-
-bool ResidentCluster::serves(const Problem& problem, const Device& device) {
-  return problem.cols >= tuning::kClusterMinCols && problem.cols <= tuning::kClusterMaxCols &&
-         plan(problem, device).blocks > 0;
-}
-
 bool OneCluster::serves(const Problem& problem, const Device& device) {
   // A plan of no threads: no sample tells k of such a row.
   return problem.cols >= tuning::kClusterMinCols && problem.cols <= tuning::kClusterMaxCols &&
@@ -271,14 +234,6 @@ void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes)
                 threads, bound, room);
 }
 
-void ResidentCluster::describe(const Problem&, char* text, size_t text_bytes) const {
-  std::snprintf(
-      text, text_bytes,
-      "delegate: a row in the registers of a cluster of %d blocks, %d threads, bound is number %d of "
-      "%d maxima a warp, room for %d candidates",
-      blocks, threads, rank, 32 * maxima, room);
-}
-
 Work FromMaxima::work(const Problem& problem, const Device& device) const {
   // Every subrange that may hold a winner is read again.
   const double again = static_cast<double>(problem.k << alpha) / static_cast<double>(problem.cols);
@@ -296,11 +251,6 @@ Work OneCluster::work(const Problem& problem, const Device& device) const {
   const bool is_listed = problem.cols <= room;
   return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
                  vectors > 0 || is_listed ? 1 : tuning::kClusterReadsWithoutSample);
-}
-
-Work ResidentCluster::work(const Problem& problem, const Device& device) const {
-  return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
-                 /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda::delegate

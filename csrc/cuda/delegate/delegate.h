@@ -109,25 +109,4 @@ struct OneCluster {
                         Stream stream) const;
 };
 
-// Rows that a cluster keeps in registers: a bound from the maxima of all elements, in one read and launch,
-// and the winners in order.
-struct ResidentCluster {
-  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
-  static constexpr const char* kName = "delegate.resident_cluster";
-
-  int blocks;   // of a row's cluster: a power of two
-  int threads;  // of a block
-  int maxima;   // a thread, of its elements: 1, 2, 4 or 8
-  int rank;     // among a warp's maxima, of the bound
-  int room;     // for candidates of a row: a multiple of 64
-
-  static bool serves(const Problem& problem, const Device& device);
-  static ResidentCluster plan(const Problem& problem, const Device& device);
-  Work work(const Problem& problem, const Device& device) const;
-  bool in_order(const Problem&) const { return true; }
-  void describe(const Problem& problem, char* text, size_t text_bytes) const;
-  size_t workspace_bytes(const Problem&) const { return 0; }
-  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
-};
-
 }  // namespace gputopk::cuda::delegate

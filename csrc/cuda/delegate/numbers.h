@@ -106,18 +106,4 @@ inline constexpr int kClusterDigitBits = 10;
 // Bytes that all blocks together fetch into L2 while they find their bounds: what L2 holds at once.
 inline constexpr double kClusterPrefetchBytes = 32e6;
 
-// ---- From maxima, a cluster's registers a row ----
-
-// Elements a thread: 64 registers hold 32 of 4 bytes, or 16 of 8.
-inline constexpr int kResidentElements = 32;
-inline constexpr int kResidentWideElements = 16;
-// A bound is the better the smaller its rank among a warp's maxima: one of each lane up to so great a rank,
-// twice as many up to twice that, and so on.
-inline constexpr int kResidentRankOfMaxima = 20;
-inline constexpr int kResidentMostMaxima = 8;
-// Room for so many times k lets all but crowded rows in.
-inline constexpr int kResidentRoomPerK = 6;
-inline constexpr int kResidentLeastRoomPerK = 3;
-inline constexpr int kResidentMinRoom = 3072;
-
 }  // namespace gputopk::cuda::tuning
