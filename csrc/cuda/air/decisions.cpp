@@ -62,10 +62,10 @@ ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
     config.rank = static_cast<int>(rank);
   }
   config.digit_bits = tuning::kAirResidentDigitBits;
-  int64_t wanted = std::max(int64_t{tuning::kAirResidentMinRoom}, tuning::kAirResidentRoomPerK * problem.k);
-  if (warps >= tuning::kAirResidentManyWarps) {
-    wanted = std::max(wanted, int64_t{tuning::kAirResidentRoomPerThread} * config.threads);
-  }
+  const int64_t in_line = 128 / dtype_bytes(problem.dtype);
+  const int64_t wanted =
+      std::max({int64_t{tuning::kAirResidentMinRoom}, tuning::kAirResidentRoomPerK * problem.k,
+                tuning::kAirResidentLinesPerWarp * warps * in_line});
   config.room = static_cast<int>(
       std::min(divide_up(wanted, 64) * 64, int64_t{tuning::kAirResidentItems} * config.threads));
   config.bins = bins_for(std::min(2 * problem.k, int64_t{config.room}));
@@ -190,7 +190,8 @@ Work OneCluster::work(const Problem& problem, const Device& device) const {
 }
 
 Work ResidentRow::work(const Problem& problem, const Device& device) const {
-  return work_of(problem, device, problem.rows, threads, std::max(1, 1024 / threads), /*reads=*/1);
+  // Digits count the elements some times over.
+  return work_of(problem, device, problem.rows, threads, std::max(1, 1024 / threads), maxima > 0 ? 1 : 4);
 }
 
 }  // namespace gputopk::cuda::air

@@ -60,9 +60,9 @@ inline constexpr int kAirResidentShortMaxima = 4;
 inline constexpr int kAirResidentShortMostRank = 96;
 // Room for so many times k lets all but crowded rows in.
 inline constexpr int kAirResidentRoomPerK = 4;
-inline constexpr int kAirResidentRoomPerThread = 4;  // where warps are many, as of rows in order
-inline constexpr int kAirResidentMinRoom = 960;      // less than a warp's elements: it need not list them all
-inline constexpr int kAirResidentManyWarps = 16;
+inline constexpr int kAirResidentMinRoom = 960;  // less than a warp's elements: it need not list them all
+// And for so many lines of memory a warp: of a row in order, each warp's best are in a line of their own.
+inline constexpr int kAirResidentLinesPerWarp = 2;
 // Times that a bound which too many reach is raised to the next number.
 inline constexpr int kAirResidentTurns = 8;
 inline constexpr int kAirResidentFewTurns = 2;  // where the list might be sorted instead

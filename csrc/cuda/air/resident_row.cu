@@ -219,12 +219,9 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
   const Compared numbers(order);
-  // Where warps are many, lines of memory go to them in turn, so that each has some of what lies side by
-  // side.
+  // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
   constexpr int kOfLine = 8;
-  const int place = warps < tuning::kAirResidentManyWarps
-                        ? static_cast<int>(threadIdx.x)
-                        : (lane / kOfLine * warps + warp) * kOfLine + lane % kOfLine;
+  const int place = (lane / kOfLine * warps + warp) * kOfLine + lane % kOfLine;
   const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers);
   const WarpBound<Number> of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
   if (lane == 0) shared.bounds[warp] = of_warp;

@@ -52,8 +52,8 @@ int items_of(const Problem& problem) {
 
 int entry_bytes_of(const Problem& problem) { return dtype_bytes(problem.dtype) + index_bytes(problem); }
 
-// The smallest cluster that has room for a row, or, where rows are few, the largest that leaves no SM two
-// blocks. Without blocks: there is none.
+// The smallest cluster that has room for a row, or the largest that leaves no SM two blocks. Without blocks:
+// there is none.
 ClusterShape cluster_of(const Problem& problem, int64_t entries, const Device& device) {
   const int most = most_in_block(problem, device);
   ClusterShape cluster{};
@@ -98,7 +98,7 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
     shape.capacity = static_cast<int>(divide_up(std::max<int64_t>(entries, 1), 64) * 64);
     return shape;
   }
-  shape.cluster = cluster_of(problem, entries, device);
+  if (problem.rows <= tuning::kSortClusterMostRows) shape.cluster = cluster_of(problem, entries, device);
   // Parts that half the threads have room for with the slack; more of them where there are fewer than SMs.
   const int64_t room = most / 2 / tuning::kSortPartSlack;
   const int64_t parts = std::max(divide_up(entries, room), divide_up(device.sm_count, problem.rows));

@@ -17,6 +17,9 @@ inline constexpr int kSortItemsFewRows = 2;
 // ---- A cluster sorts a row ----
 
 inline constexpr int kSortClusterMostBlocks = 16;
+// One row takes 0.95 of its time in parts, two to eight 1.09, and hundreds up to 4 times as long: an SM has
+// room for one block of a cluster alone (bench/results/plan-h200.jsonl).
+inline constexpr int64_t kSortClusterMostRows = 1;
 
 // ---- Rows in parts ----
 
