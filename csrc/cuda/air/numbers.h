@@ -49,7 +49,9 @@ inline constexpr int kAirResidentBlocks = 1;  // of the most threads an SM
 // that takes more comparisons an entry.
 inline constexpr int kAirResidentItems = 8;
 inline constexpr int kAirResidentFewItems = 4;
-inline constexpr int kAirResidentFullBin = 16;
+inline constexpr int kAirResidentFullBin = 40;
+// Unless leaving out what is worse than the k-th best's bin narrows their range to a part of it.
+inline constexpr uint32_t kAirResidentNarrowing = 8;
 // A bound is the better the smaller its rank among a warp's maxima, and the less worth the more maxima there
 // are to be sorted: one of each lane up to so great a rank, twice as many up to twice that, and so on. Of the
 // most that there are, up to more: all elements would have to be counted instead.

@@ -57,6 +57,19 @@ struct Params {
   WinnerWriter<Bits> output;
 };
 
+// Of entries in bins: comparisons that ranking takes, the bin of the k-th best, and how far the least of what
+// is left lies below the greatest.
+struct BinScratch {
+  uint32_t warp_sums[32];
+  uint32_t comparisons, kth_bin;
+  unsigned long long distance;
+
+  __device__ void reset() {
+    comparisons = 0;
+    distance = 0;
+  }
+};
+
 // Elements above a bound, and those that are the greatest number or beyond: NaNs.
 template <class Number>
 struct Crowd {
@@ -70,7 +83,8 @@ struct Shared {
   using Held = typename Resident<Bits>::Held;
 
   WarpBound<typename Numbers<Order>::Number> bounds[kMostWarps];
-  uint32_t listed, comparisons;
+  uint32_t listed;
+  BinScratch bins;
   Crowd<typename Numbers<Order>::Number> crowds[kMostWarps];
   uint32_t equals[kMostVectors * kMostWarps];  // of each vector of each warp, then those before
   BlockScratch<typename KeyWord<Bits>::type, Index> sort;
@@ -337,43 +351,11 @@ __device__ BlockMemory<Bits, Index> memory_of(unsigned char* base, int room) {
   return memory;
 }
 
-// Step 3 where keys spread over `range`: each entry is brought to its bin of equal parts of the range, and
-// ranked among those that are there. False, and nothing is written, where that takes too many comparisons.
-// `list`, keys and zeroed bins are in shared memory, comparisons are zero. By all threads of a block.
-template <int kItems, class Compared, class Word, class Write>
-__device__ __forceinline__ bool write_by_bins(int listed, const typename Compared::Bits* input,
-                                              const Compared& numbers, Word least, Word greatest, Index* list,
-                                              Word* keys, uint32_t* bins, int count_of_bins,
-                                              uint32_t* warp_sums, uint32_t& comparisons, Write&& write) {
+// Ranks entries that lie in their bins, by comparing each with those of its bin.
+template <int kItems, class Word, class BinOf, class Write>
+__device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const Index* list,
+                                             const uint32_t* bins, BinOf&& bin_of, Write&& write) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int shift = max(
-      bits_of(static_cast<Word>(greatest - least)) - bits_of(static_cast<uint32_t>(count_of_bins - 1)), 0);
-  const auto bin_of = [&](Word key) {  // a NaN is beyond the greatest number
-    return static_cast<uint32_t>((greatest - min(key, greatest)) >> shift);
-  };
-  Word own[kItems];
-  Index indices[kItems];
-  uint32_t places[kItems];
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads < listed) {
-      indices[e] = list[thread + e * threads];
-      own[e] = numbers.rank_key(input[indices[e]]);
-      places[e] = atomicAdd(bins + bin_of(own[e]), 1u);
-    }
-  }
-  __syncthreads();  // all are counted
-  start_bins(bins, count_of_bins, warp_sums, &comparisons);
-  if (comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed)) return false;
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads < listed) {
-      const uint32_t at = bins[bin_of(own[e])] + places[e];
-      keys[at] = own[e];
-      list[at] = indices[e];
-    }
-  }
-  __syncthreads();  // all are in their bins
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     const int at = thread + e * threads;
@@ -388,7 +370,73 @@ __device__ __forceinline__ bool write_by_bins(int listed, const typename Compare
     }
     write(static_cast<int>(rank), index);
   }
-  return true;
+}
+
+// Step 3 where keys spread over `least` to `greatest`: each entry is brought to its bin of equal parts of the
+// range, and ranked among those that are there. Where that takes too many comparisons, and the k-th best is
+// in one of the first bins, what lies behind that is left out of the list and the range, and bins are dealt
+// out anew. False, and nothing is written, where that does not do.
+// `list`, keys and zeroed bins are in shared memory, scratch is reset. By all threads of a block.
+template <int kItems, class Compared, class Word, class Write>
+__device__ __forceinline__ bool write_by_bins(int& listed, const typename Compared::Bits* input,
+                                              const Compared& numbers, Word least, Word greatest, Index* list,
+                                              Word* keys, uint32_t* bins, int count_of_bins, int k,
+                                              BinScratch& scratch, Write&& write) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const uint32_t end_of_bins = static_cast<uint32_t>(count_of_bins);
+  for (;;) {
+    const int shift = max(bits_of(static_cast<Word>(greatest - least)) - bits_of(end_of_bins - 1), 0);
+    const auto distance_of = [&](Word key) { return greatest - min(key, greatest); };  // a NaN is beyond it
+    const auto bin_of = [&](Word key) { return static_cast<uint32_t>(distance_of(key) >> shift); };
+    Word own[kItems];
+    Index indices[kItems];
+    uint32_t places[kItems];
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (thread + e * threads < listed) {
+        indices[e] = list[thread + e * threads];
+        own[e] = numbers.rank_key(input[indices[e]]);
+        places[e] = atomicAdd(bins + bin_of(own[e]), 1u);
+      }
+    }
+    __syncthreads();  // all are counted
+    start_bins(bins, count_of_bins, scratch.warp_sums, &scratch.comparisons);
+    const bool crowded = scratch.comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed);
+    uint32_t bins_left = end_of_bins;
+    if (crowded) {
+      const uint32_t kth = static_cast<uint32_t>(min(k, listed) - 1);
+      for (int bin = thread; bin < count_of_bins; bin += threads) {
+        if (bins[bin] <= kth && kth < bins[bin + 1]) scratch.kth_bin = static_cast<uint32_t>(bin);
+      }
+      __syncthreads();  // the bin is found
+      bins_left = scratch.kth_bin + 1;
+      if (shift == 0 || bins_left * tuning::kAirResidentNarrowing > end_of_bins) return false;
+    }
+    Word farthest = 0;
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (thread + e * threads < listed && bin_of(own[e]) < bins_left) {
+        const uint32_t at = bins[bin_of(own[e])] + places[e];
+        keys[at] = own[e];
+        list[at] = indices[e];
+        farthest = max(farthest, distance_of(own[e]));
+      }
+    }
+    if (!crowded) {
+      __syncthreads();  // all are in their bins
+      rank_in_bins<kItems>(listed, keys, list, bins, bin_of, write);
+      return true;
+    }
+    farthest = warp_max(farthest);
+    if (thread % 32 == 0) atomicMax(&scratch.distance, static_cast<unsigned long long>(farthest));
+    __syncthreads();  // what is left is in the list
+    listed = static_cast<int>(bins[bins_left]);
+    least = greatest - static_cast<Word>(scratch.distance);
+    __syncthreads();  // all know what is left
+    clear_bins(bins, count_of_bins);
+    if (thread == 0) scratch.reset();
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+  }
 }
 
 // The same wherever they are. What the list holds beyond the row's end is worse than all.
@@ -423,7 +471,7 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   if (params.maxima > 0 &&
       RowNumbers<Order, kElements>::shift_of(input) + params.cols <= threads * kElements) {
     clear_bins(memory.counters, params.bins);
-    if (threadIdx.x == 0) shared.comparisons = 0;
+    if (threadIdx.x == 0) shared.bins.reset();
     found = list_from_maxima<Order, kElements>(params, input, order, memory.indices, shared, write);
   }
   int listed = found.listed;
@@ -438,8 +486,8 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
     if (listed <= kFew * threads &&
         write_by_bins<kFew>(listed, input, Compared(order), Compared::rank_key_of(found.bound),
                             Compared::rank_key_of(found.greatest), memory.indices,
-                            reinterpret_cast<Word*>(memory.values), memory.counters, params.bins,
-                            shared.sort.warp_sums, shared.comparisons, write)) {
+                            reinterpret_cast<Word*>(memory.values), memory.counters, params.bins, params.k,
+                            shared.bins, write)) {
       return;
     }
     __syncthreads();  // nobody adds to a count any more
