@@ -7,11 +7,12 @@ Beside the sweeps it reads what bench_topk.py recorded of callers' shapes and th
 
 A form's time is  fixed + max(bytes, elements, depth) + waves + blocks + winners + entries,  each a number of
 the form's own plan (csrc/cuda/cost.h, asked through gputopk::_forms, without a GPU) times a cost, and the sum
-bent by a polynomial in the logarithms of the sizes (csrc/cuda/plan/costs.h). Costs are fitted for each form
-and width of dtype, to the logarithm of the time: the mean of the logarithms of the point's inputs, a normal
-one and a hard one; a time counts the less the further it is from the point's best, for what never wins need
-not be told apart. Each quarter of the points is held out in turn; how far the choice by costs that were
-fitted without it is from the best form is printed for all of them.
+bent by a polynomial in the logarithms of the sizes (csrc/cuda/plan/costs.h). Costs are fitted for each form,
+way that it goes (a sort, say, in a block, a cluster or parts) and width of dtype, to the logarithm of the
+time: the mean of the logarithms of the point's inputs, a normal one and a hard one; a time counts the less
+the further it is from the point's best, for what never wins need not be told apart. Each quarter of the
+points is held out in turn; how far the choice by costs that were fitted without it is from the best form is
+printed for all of them.
 
 The mean, as the worse of the two was tried: which hard input a point drew is then half of what is fitted, and
 the choice was further from the best on normal inputs (86.8 % within 10 %, the mean 91.1), on hard ones no
@@ -25,6 +26,7 @@ import re
 import sys
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -62,8 +64,17 @@ NEAR = 1.5  # times the best: from there on a time counts less...
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
 
-def forms_of(record: report.Record) -> dict[str, tuple[bool, np.ndarray]]:
-    """By name: whether rows come out in order, and the work."""
+@dataclass
+class Form:
+    """What a plan says of a form at a request."""
+
+    in_order: bool  # rows come out so
+    costs: str  # whose: the form's, or those of its way
+    work: np.ndarray
+
+
+def forms_of(record: report.Record) -> dict[str, Form]:
+    """By name."""
     like = torch.empty((1, 1), dtype=getattr(torch, record["dtype"]), device="meta")
     text = torch.ops.gputopk._forms(
         like.expand(record["rows"], record["cols"]), record["k"], sorted=record["sorted"]
@@ -73,7 +84,8 @@ def forms_of(record: report.Record) -> dict[str, tuple[bool, np.ndarray]]:
         name, _, terms = line.split("; ")
         words = terms.split()
         numbers = dict(zip(words[::2], map(float, words[1::2]), strict=True))
-        forms[name] = (bool(numbers["in_order"]), np.array([numbers[term] for term in TERMS]) / UNITS)
+        work = np.array([numbers[term] for term in TERMS]) / UNITS
+        forms[name] = Form(bool(numbers["in_order"]), f"{name} {int(numbers['way'])}", work)
     return forms
 
 
@@ -176,7 +188,7 @@ class Points:
 
 
 def fitted(points: Points, without: int | None = None) -> dict[str, dict[int, np.ndarray]]:
-    """Costs by form and width, of all points or without a quarter."""
+    """Costs by form, way and width, of all points or without a quarter."""
     samples = defaultdict(list)
     for key, record in points.records.items():
         if points.quarter(key) == without:
@@ -186,19 +198,17 @@ def fitted(points: Points, without: int | None = None) -> dict[str, dict[int, np
             if form not in points.forms[key]:
                 continue
             weight = min(1.0, (NEAR * best / time) ** 2)
-            in_order, terms = points.forms[key][form]
-            if not record["sorted"] or in_order:
-                samples[form, width].append((terms, sizes(record), time, weight))
+            planned, order = points.forms[key][form], points.forms[key][ORDER]
+            if not record["sorted"] or planned.in_order:
+                samples[planned.costs, width].append((planned.work, sizes(record), time, weight))
                 continue
             unordered = points.us[key[0], False].get(form, time)
             if time > 1.02 * unordered:
-                samples[ORDER, width].append(
-                    (points.forms[key][ORDER][1], sizes(record), time - unordered, weight)
-                )
+                samples[order.costs, width].append((order.work, sizes(record), time - unordered, weight))
     costs: dict[str, dict[int, np.ndarray]] = defaultdict(dict)
-    for (form, width), rows in samples.items():
+    for (name, width), rows in samples.items():
         if len(rows) >= 2 * len(PARTS):
-            costs[form][width] = fit(*(np.array(column) for column in zip(*rows, strict=True)))
+            costs[name][width] = fit(*(np.array(column) for column in zip(*rows, strict=True)))
     return costs
 
 
@@ -207,14 +217,19 @@ def of_width(costs: dict[int, np.ndarray], width: int) -> np.ndarray:
     return next(costs[w] for w in (width, 4, *WIDTHS) if w in costs)
 
 
+def of_way(costs: dict[str, dict[int, np.ndarray]], name: str) -> dict[int, np.ndarray] | None:
+    """Those of the form's last way where too few of this one were timed, as csrc/cuda/plan/costs.h has it."""
+    ways = sorted(other for other in costs if other.split()[0] == name.split()[0])
+    return costs[name] if name in costs else costs[ways[-1]] if ways else None
+
+
 def estimate(costs: dict[str, dict[int, np.ndarray]], points: Points, key: Key, form: str) -> float:
     width, of_sizes = points.width(key), sizes(points.records[key])[None]
-    in_order, work = points.forms[key][form]
-    if form not in costs:
-        return float("inf")
-    us = predicted(of_width(costs[form], width), work[None], of_sizes)[0]
-    if key[1] and not in_order and width in costs.get(ORDER, {}):
-        us += predicted(costs[ORDER][width], points.forms[key][ORDER][1][None], of_sizes)[0]
+    planned, order = points.forms[key][form], points.forms[key][ORDER]
+    us = 0.0
+    for step in [planned] + [order] * (key[1] and not planned.in_order):
+        known = of_way(costs, step.costs)
+        us += predicted(of_width(known, width), step.work[None], of_sizes)[0] if known else float("inf")
     return us
 
 
@@ -246,9 +261,10 @@ def header_text(
         return f"{{{parts}, {{{bends}}}}}"
 
     rows = []
-    for form in sorted(costs):
-        cells = ",\n      ".join(cell(of_width(costs[form], width)) for width in WIDTHS)
-        rows.append(f'    {{"{form}",\n     {{{cells}}}}},')
+    for name in sorted(costs):
+        cells = ",\n      ".join(cell(of_width(costs[name], width)) for width in WIDTHS)
+        form, way = name.split()
+        rows.append(f'    {{"{form}", {way},\n     {{{cells}}}}},')
     records = list(records)
     most = ", ".join(str(max(record[size] for record in records)) for size in ("rows", "cols", "k"))
     sources = "\n".join(
@@ -269,7 +285,7 @@ inline constexpr Measured kMeasured{{{most}}};
 
 inline constexpr FormCosts kCosts[] = {{
     // clang-format off
-    // {", ".join(PARTS)}, bend
+    // form, way, {", ".join(PARTS)}, bend
 {chr(10).join(rows)}
     // clang-format on
 }};

@@ -26,9 +26,9 @@ inline std::string forms_text(const Problem& problem, const cuda::Device& device
     std::snprintf(
         line, sizeof(line),
         "%s; %s; in_order %d bytes %.6g elements %.6g depth %.6g waves %.6g blocks %.6g winners %.6g "
-        "entries %.6g\n",
+        "entries %.6g way %d\n",
         name, form, in_order ? 1 : 0, work.bytes, work.elements, work.depth, work.waves, work.blocks,
-        work.winners, work.entries);
+        work.winners, work.entries, work.way);
     text += line;
   };
   cuda::visit_forms(problem, device, [&](const auto& config) {
@@ -37,7 +37,7 @@ inline std::string forms_text(const Problem& problem, const cuda::Device& device
     add(config.kName, form, config.in_order(problem), config.work(problem, device));
   });
   add("order_rows", "the step behind a form that leaves rows unordered", true,
-      cuda::work_of_order(problem, device));
+      cuda::sort::OrderRows::plan(problem, device).work(problem, device));
   return text;
 }
 

@@ -11,6 +11,9 @@
 
 namespace gputopk::cuda {
 
+// Ways that a form may go, each of which takes what costs of its own say.
+inline constexpr int kMostWays = 3;
+
 struct Work {
   double bytes;     // that the memory moves, each once
   double elements;  // that the busiest SM handles
@@ -19,6 +22,7 @@ struct Work {
   double blocks;    // of the busiest SM
   double winners;   // that the busiest SM writes
   double entries;   // that it takes into lists, of rows in random order
+  int way = 0;      // of the form's, below kMostWays
 };
 
 // Of a form that reads each row `reads` times, in `blocks` blocks of `threads` threads, `per_sm` of which an
@@ -38,13 +42,6 @@ inline Work work_of(const Problem& problem, const Device& device, int64_t blocks
   work.winners = k * std::max(1.0, rows / device.sm_count);
   work.entries = work.winners * std::log2(1 + cols / k);
   return work;
-}
-
-// Of the step that orders the winners of a selection.
-inline Work work_of_order(const Problem& problem, const Device& device) {
-  Problem winners = problem;
-  winners.cols = problem.k;
-  return work_of(winners, device, problem.rows, /*threads=*/256, /*per_sm=*/4, /*reads=*/1);
 }
 
 }  // namespace gputopk::cuda

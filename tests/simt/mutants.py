@@ -67,6 +67,10 @@ RESIDENT = (
     "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
     "bfloat16 normal 3x3000 k=100 form=air.resident_row sm_count=2",
 )
+NARROWED = (
+    "bfloat16 winners_in_one_subrange 1x4096 k=200 form=air.resident_row sm_count=2",
+    "float32 zeros_among_numbers 2x4096 k=512 form=air.resident_row sm_count=2",
+)
 DIGITS = (
     "float32 normal 1x20000 k=30 form=split_bucket.radix forced=1 threads=128 cutoff=64 sm_count=2",
     "int16 few_distinct 2x9000 k=200 form=split_bucket.radix sm_count=3",
@@ -175,7 +179,11 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // all warps have a bound", ";", RESIDENT),
     Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
     Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
-    Mutant("air/resident_row.cu", "count < k", "count + 1 < k", RESIDENT),
+    Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT),
+    Mutant("air/resident_row.cu", "scratch.kth_bin + 1;", "scratch.kth_bin;", NARROWED),
+    Mutant("air/resident_row.cu", "static_cast<Word>(scratch.distance)", "Word{0}", NARROWED),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all know what is left", ";", NARROWED),
+    Mutant("air/resident_row.cu", "__syncthreads();  // the bin is found", ";", NARROWED),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
     Mutant(
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", DIGITS

@@ -208,6 +208,16 @@ def test_what_a_plan_takes(algorithm, k):
             assert check(Case.parse(line)) or algorithm in ("grid_select", "delegate")
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.float64], ids=name_of)
+def test_resident_rows_that_crowd_in_a_part_of_their_range(dtype):
+    for family in ("winners_in_one_subrange", "zeros_among_numbers", "sampled_peaks"):
+        if family not in inputs.names_for(dtype):
+            continue
+        for k in (100, 200, 500):
+            line = f"{name_of(dtype)} {family} 2x4096 k={k} seed={k} form=air.resident_row sm_count=2"
+            assert check(Case.parse(line))
+
+
 @pytest.mark.parametrize("sm_count", [1, 2, 6])
 @pytest.mark.parametrize("compute_capability", [80, 90])
 def test_devices(sm_count, compute_capability):

@@ -181,7 +181,9 @@ Work ManyBlocks::work(const Problem& problem, const Device& device) const {
 
 Work OneBlock::work(const Problem& problem, const Device& device) const {
   const int per_sm = std::max(1, tuning::kAirBlockResident * tuning::kAirBlockMaxThreads / threads);
-  return work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/lists_row ? 1 : 3);
+  Work work = work_of(problem, device, problem.rows, threads, per_sm, /*reads=*/lists_row ? 1 : 3);
+  work.way = lists_row ? 1 : lists_winners ? 2 : 0;
+  return work;
 }
 
 Work OneCluster::work(const Problem& problem, const Device& device) const {

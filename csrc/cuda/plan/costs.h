@@ -27,6 +27,7 @@ struct Measured {
 
 struct FormCosts {
   const char* form;
+  int way;            // of the form's
   Costs of_width[4];  // of dtypes of 1, 2, 4 and 8 bytes
 };
 
@@ -35,13 +36,24 @@ constexpr bool same_text(const char* a, const char* b) {
   return *a == *b;
 }
 
-// The form's place in `table`; -1: it was not measured, and `auto` never takes it.
-template <size_t kForms>
-constexpr int place_of(const FormCosts (&table)[kForms], const char* form) {
-  for (size_t i = 0; i < kForms; ++i) {
-    if (same_text(table[i].form, form)) return static_cast<int>(i);
+// The places of a form's ways in a table. One that was not measured goes by the last that was; -1: none was,
+// and `auto` never takes the form.
+struct Places {
+  int of_way[kMostWays];
+};
+
+template <size_t kRows>
+constexpr Places places_of(const FormCosts (&table)[kRows], const char* form) {
+  Places places{};
+  int last = -1;
+  for (size_t i = 0; i < kRows; ++i) {
+    if (same_text(table[i].form, form)) last = static_cast<int>(i);
   }
-  return -1;
+  for (int& place : places.of_way) place = last;
+  for (size_t i = 0; i < kRows; ++i) {
+    if (same_text(table[i].form, form)) places.of_way[table[i].way] = static_cast<int>(i);
+  }
+  return places;
 }
 
 inline double microseconds(const FormCosts& form, const Measured& measured, const Problem& problem,

@@ -16,26 +16,23 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// By the costs of that name; kNever where they were not measured.
-template <int kPlace>
-double microseconds_at(const Problem& problem, const Work& work) {
-  if constexpr (kPlace >= 0) {
-    return microseconds(kCosts[kPlace], kMeasured, problem, work);
-  } else {
-    return kNever;
-  }
+// By a form's costs; kNever where they were not measured.
+double microseconds_at(const Places& places, const Problem& problem, const Work& work) {
+  const int place = places.of_way[work.way];
+  return place < 0 ? kNever : microseconds(kCosts[place], kMeasured, problem, work);
 }
 
 double microseconds_of_order(const Problem& problem, const Device& device) {
-  return microseconds_at<place_of(kCosts, "order_rows")>(problem, work_of_order(problem, device));
+  static constexpr Places kPlaces = places_of(kCosts, "order_rows");
+  return microseconds_at(kPlaces, problem, sort::OrderRows::plan(problem, device).work(problem, device));
 }
 
 // What the request would take with this config. On a GPU of other size the forms keep their order as long as
 // its parts are in proportion: Work is what an SM does and what the memory moves.
 template <class Form>
 double microseconds_of(const Form& form, const Problem& problem, const Device& device) {
-  const double selection =
-      microseconds_at<place_of(kCosts, Form::kName)>(problem, form.work(problem, device));
+  static constexpr Places kPlaces = places_of(kCosts, Form::kName);
+  const double selection = microseconds_at(kPlaces, problem, form.work(problem, device));
   const bool orders = needs_order(form, problem);
   return selection + (orders ? microseconds_of_order(problem, device) : 0);
 }

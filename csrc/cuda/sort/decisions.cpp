@@ -42,6 +42,9 @@ size_t sort_bytes(const Problem& problem, const Shape& shape) {
 
 namespace {
 
+// Of sorting by a block, in a cluster, and in parts.
+int way_of(const Shape& shape) { return shape.parts == 1 ? 0 : shape.cluster.blocks > 0 ? 1 : 2; }
+
 constexpr int kStatic = 2048;           // the kernels' own variables
 constexpr int kStaticOfCluster = 8192;  // and where they keep samples
 
@@ -126,6 +129,14 @@ const char* unsupported_reason(const Problem& problem) {
 
 OrderRows OrderRows::plan(const Problem& problem, const Device& device) {
   return {shape_of(problem, problem.k, device)};
+}
+
+Work OrderRows::work(const Problem& problem, const Device& device) const {
+  Problem winners = problem;
+  winners.cols = problem.k;
+  Work work = work_of(winners, device, problem.rows, /*threads=*/256, /*per_sm=*/4, /*reads=*/1);
+  work.way = way_of(shape);
+  return work;
 }
 
 size_t OrderRows::workspace_bytes(const Problem& problem) const { return sort_bytes(problem, shape); }
@@ -235,6 +246,7 @@ Work WholeRows::work(const Problem& problem, const Device& device) const {
   const int64_t parts = problem.rows * (in_cluster ? shape.cluster.blocks : shape.parts);
   const int per_sm = std::max(1, tuning::kSortMaxThreads / shape.threads);
   Work work = work_of(problem, device, parts, shape.threads, per_sm, /*reads=*/1);
+  work.way = way_of(shape);
   work.bytes = bytes_of_entries(problem, problem.k) + bytes_of_input(problem);
   if (shape.parts > 1 && !in_cluster) {  // read twice more, and written and read as entries
     const double entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);

@@ -40,6 +40,7 @@ struct OrderRows {
   Shape shape;
 
   static OrderRows plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
   void describe(char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   // buffers.values and buffers.indices hold the winners in any order.
