@@ -70,21 +70,20 @@ def read(path: Path) -> list[Record]:
 
 
 def sweep_of(path: Path) -> list[Record]:
-    """A sweep's timings (sweep_plan.py). Of a form that was timed again at a point, only the later ones."""
+    """A sweep's timings (sweep_plan.py). Of a form that was timed again on an input, only the last ones."""
     records = [record for record in read(path) if record["kind"] == "plan"]
-    later = {
-        (record["point"], record["sorted"], form)
-        for record in records
-        if record.get("again")
-        for form in record["us"]
-    }
+    last: dict[tuple, int] = {}
+    for number, record in enumerate(records):
+        for form in record["us"]:
+            last[record["point"], record["input"], record["sorted"], form] = number
 
-    def stands(record: Record, form: str) -> bool:
-        return record.get("again", False) or (record["point"], record["sorted"], form) not in later
+    def stands(number: int, form: str) -> bool:
+        record = records[number]
+        return last[record["point"], record["input"], record["sorted"], form] == number
 
     return [
-        {**record, "us": {form: us for form, us in record["us"].items() if stands(record, form)}}
-        for record in records
+        {**record, "us": {form: us for form, us in record["us"].items() if stands(number, form)}}
+        for number, record in enumerate(records)
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -67,6 +68,8 @@ def test_a_plan_depends_on_sizes_alone(shape):
     ):
         assert form(meta(*shape), 1, **flags) == want, flags
     assert form(meta(*shape, dtype=torch.int32), 1) == want
+    if shape[1] == 1:
+        return  # all of a row in any order is a copy
     unsorted = form(meta(*shape), 1, sorted=False)
     assert unsorted.removesuffix(", winners ranked") == want.removesuffix(", winners ranked")
 
@@ -654,6 +657,26 @@ SWEEPS = sorted((ROOT / "bench" / "results").glob("plan-h200*.jsonl"))
 COSTS = (ROOT / "csrc/cuda/plan/costs_h200.h").read_text()
 
 
+def test_of_a_form_that_was_timed_again_the_last_time_stands(tmp_path):
+    def record(us: dict[str, float], name: str = "normal", **more: bool) -> str:
+        return json.dumps({"kind": "plan", "point": 3, "input": name, "sorted": True, "us": us, **more})
+
+    path = tmp_path / "sweep.jsonl"
+    lines = [
+        record({"a": 1.0, "b": 2.0}),
+        record({"a": 1.5, "b": 2.5}, "increasing"),
+        record({"a": 9.0}, again=True),
+        record({"a": 3.0}, again=True),
+    ]
+    path.write_text("\n".join(lines) + "\n")
+    assert [each["us"] for each in report.sweep_of(path)] == [
+        {"b": 2.0},
+        {"a": 1.5, "b": 2.5},
+        {},
+        {"a": 3.0},
+    ]
+
+
 def test_auto_is_near_the_best_form_wherever_the_sweep_timed_them():
     """The costs are fitted to the sweep, so this holds the plan's arithmetic to it: the choice that the
     compiled plan makes, against recorded times, the mean over a normal and a hard input."""
@@ -673,7 +696,7 @@ def test_auto_is_near_the_best_form_wherever_the_sweep_timed_them():
         ratios.append(times[chosen] / min(times.values()))
     assert len(ratios) > 500
     within = [sum(ratio <= most for ratio in ratios) / len(ratios) for most in (1.1, 1.3)]
-    assert within[0] >= 0.88 and within[1] >= 0.95, within
+    assert within[0] >= 0.92 and within[1] >= 0.97, within
 
 
 def test_every_form_has_costs():
