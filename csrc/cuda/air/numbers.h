@@ -45,11 +45,10 @@ inline constexpr int64_t kAirResidentShortCols = 1024;
 inline constexpr int kAirResidentMinThreads = 64;
 inline constexpr int kAirResidentMaxThreads = 1024;
 inline constexpr int kAirResidentBlocks = 1;  // of the most threads an SM
-// The list has room for so many entries a thread; up to the fewer are ranked in bins of their range, unless
-// that takes more comparisons an entry.
+// The list has room for so many entries a thread. They are ranked in bins of their range, unless that takes
+// more comparisons an entry: sorting them takes as long as the rest of the row.
 inline constexpr int kAirResidentItems = 8;
-inline constexpr int kAirResidentFewItems = 4;
-inline constexpr int kAirResidentFullBin = 40;
+inline constexpr int kAirResidentFullBin = 96;
 // Unless leaving out what is worse than the k-th best's bin narrows their range to a part of it.
 inline constexpr uint32_t kAirResidentNarrowing = 8;
 // A bound is the better the smaller its rank among a warp's maxima, and the less worth the more maxima there

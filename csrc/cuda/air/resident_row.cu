@@ -359,7 +359,7 @@ __device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     const int at = thread + e * threads;
-    if (at >= listed) continue;
+    if (at >= listed) break;
     const Word key = keys[at];
     const Index index = list[at];
     const uint32_t bin = bin_of(key), end = bins[bin + 1];
@@ -393,6 +393,7 @@ __device__ __forceinline__ bool write_by_bins(int& listed, const typename Compar
     uint32_t places[kItems];
 #pragma unroll
     for (int e = 0; e < kItems; ++e) {
+      if (e * threads >= listed) break;
       if (thread + e * threads < listed) {
         indices[e] = list[thread + e * threads];
         own[e] = numbers.rank_key(input[indices[e]]);
@@ -415,6 +416,7 @@ __device__ __forceinline__ bool write_by_bins(int& listed, const typename Compar
     Word farthest = 0;
 #pragma unroll
     for (int e = 0; e < kItems; ++e) {
+      if (e * threads >= listed) break;
       if (thread + e * threads < listed && bin_of(own[e]) < bins_left) {
         const uint32_t at = bins[bin_of(own[e])] + places[e];
         keys[at] = own[e];
@@ -482,12 +484,10 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
 
   // Step 3.
   if (found.whole && listed > tuning::kAirResidentByWarp) {
-    constexpr int kFew = tuning::kAirResidentFewItems;
-    if (listed <= kFew * threads &&
-        write_by_bins<kFew>(listed, input, Compared(order), Compared::rank_key_of(found.bound),
-                            Compared::rank_key_of(found.greatest), memory.indices,
-                            reinterpret_cast<Word*>(memory.values), memory.counters, params.bins, params.k,
-                            shared.bins, write)) {
+    if (write_by_bins<tuning::kAirResidentItems>(
+            listed, input, Compared(order), Compared::rank_key_of(found.bound),
+            Compared::rank_key_of(found.greatest), memory.indices, reinterpret_cast<Word*>(memory.values),
+            memory.counters, params.bins, params.k, shared.bins, write)) {
       return;
     }
     __syncthreads();  // nobody adds to a count any more
