@@ -48,7 +48,7 @@ inline constexpr int kAirResidentBlocks = 1;  // of the most threads an SM
 // The list has room for so many entries a thread. They are ranked in bins of their range, unless that takes
 // more comparisons an entry: sorting them takes as long as the rest of the row.
 inline constexpr int kAirResidentItems = 8;
-inline constexpr int kAirResidentFullBin = 96;
+inline constexpr int kAirResidentFullBin = 64;
 // Unless leaving out what is worse than the k-th best's bin narrows their range to a part of it.
 inline constexpr uint32_t kAirResidentNarrowing = 8;
 // A bound is the better the smaller its rank among a warp's maxima, and the less worth the more maxima there

@@ -434,6 +434,7 @@ __device__ __forceinline__ bool write_by_bins(int& listed, const typename Compar
     __syncthreads();  // what is left is in the list
     listed = static_cast<int>(bins[bins_left]);
     least = greatest - static_cast<Word>(scratch.distance);
+    if (least == greatest) return false;
     __syncthreads();  // all know what is left
     clear_bins(bins, count_of_bins);
     if (thread == 0) scratch.reset();

@@ -123,156 +123,6 @@ __device__ Best<Word, kBeta> best_of_group(const Best<Word, kBeta>& own, int lan
   return best;
 }
 
-// A row's whole vectors.
-template <class Bits>
-struct RowVectors {
-  const uint4* first;
-  int64_t count;
-
-  __device__ RowVectors(const Bits* row, const RowShape<Bits>& shape)
-      : first(reinterpret_cast<const uint4*>(row + shape.head)), count(shape.vectors) {}
-};
-
-// How the delegates that a block makes of a row leave it: written, and counted by the first digit.
-template <class Bits, int kBeta>
-struct DelegateWriter {
-  using Word = typename KeyWord<Bits>::type;
-
-  Bits* keys;
-  uint8_t* lanes;
-  uint32_t subranges;
-  Digit digit;
-  uint32_t* histogram;  // the block's
-  Word greatest = 0;    // of what this thread has written
-
-  __device__ DelegateWriter(const Delegates<Bits>& params, int64_t row, const Digit& digit,
-                            uint32_t* histogram)
-      : keys(params.keys + row * params.subranges * kBeta),
-        lanes(params.lanes + row * params.subranges),
-        subranges(params.subranges),
-        digit(digit),
-        histogram(histogram) {}
-
-  // A span may reach beyond the last subrange: what is there is no delegate.
-  __device__ __forceinline__ void write(int64_t subrange, const Best<Word, kBeta>& best, uint8_t lane) {
-    if (subrange >= subranges) return;
-    greatest = max(greatest, best.first);
-    const uint32_t position = static_cast<uint32_t>(subrange) * kBeta;
-    keys[position] = static_cast<Bits>(best.first);
-    count(best.first, position);
-    if constexpr (kBeta == 2) {
-      keys[position + 1] = static_cast<Bits>(best.second);
-      lanes[subrange] = lane;
-      count(best.second, position + 1);
-    }
-  }
-
- private:
-  __device__ __forceinline__ void count(Word key, uint32_t position) const {
-    const uint32_t reversed = subranges * kBeta - 1 - position;
-    atomicAdd(histogram + digit.of(key, reversed), 1u);
-  }
-};
-
-// A warp takes spans: a subrange of one unit or more, or a unit of several subranges.
-struct Spans {
-  int vectors_log2;      // of a subrange
-  bool long_subranges;   // of one unit or more
-  int units;             // of a span
-  int64_t subranges_of;  // of a span
-  int64_t count;         // of a row
-
-  __device__ Spans(int vectors_log2, uint32_t subranges)
-      : vectors_log2(vectors_log2), long_subranges(vectors_log2 >= kUnitShift) {
-    units = long_subranges ? 1 << (vectors_log2 - kUnitShift) : 1;
-    subranges_of = long_subranges ? 1 : 1 << (kUnitShift - vectors_log2);
-    count = (subranges + subranges_of - 1) / subranges_of;
-  }
-};
-
-// Loads the unit that begins with vector number `begin`, vector number v * 32 + lane of it as number v of the
-// lane's. How many of its vectors the row has: the others are not loaded.
-template <class Bits>
-__device__ __forceinline__ int load_unit(const RowVectors<Bits>& vectors, int64_t begin,
-                                         Vector<Bits> (&loaded)[kUnitVectors]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const int here = static_cast<int>(min(max(vectors.count - begin, int64_t{0}), int64_t{1} << kUnitShift));
-#pragma unroll
-  for (int v = 0; v < kUnitVectors; ++v) {
-    if (v * 32 + lane < here) loaded[v] = {__ldcs(vectors.first + begin + v * 32 + lane)};
-  }
-  return here;
-}
-
-// The best of the subranges that a warp reads.
-template <class Bits, int kBeta>
-struct SubrangeBest {
-  using Word = typename KeyWord<Bits>::type;
-
-  Best<Word, kBeta> best;  // of the subrange that is being read, the lane's own
-  Best<Word, kBeta> kept;  // of the unit's subrange number `lane`, where a subrange is 32 vectors or more
-  uint8_t kept_lane = 0;
-
-  template <class Order>
-  __device__ __forceinline__ void see(const Vector<Bits>& vector, const Order& order) {
-#pragma unroll
-    for (int i = 0; i < kPerVector<Bits>; ++i) best.see(order(vector[i]));
-  }
-
-  // Behind the lanes' vectors number v of a unit: the subranges that end with them, of fewer than 32 vectors
-  // written at once, of more kept.
-  __device__ __forceinline__ void end_vectors(int v, int64_t begin, const Spans& spans,
-                                              DelegateWriter<Bits, kBeta>& writer) {
-    const int lane = static_cast<int>(threadIdx.x) % 32, vectors_log2 = spans.vectors_log2;
-    uint8_t of_lane = 0;
-    if (vectors_log2 < 5) {
-      const Best<Word, kBeta> of_group = best_of_group(best, 1 << vectors_log2, of_lane);
-      if ((lane & ((1 << vectors_log2) - 1)) == 0) {
-        writer.write((begin + v * 32 + lane) >> vectors_log2, of_group, of_lane);
-      }
-      best = {};
-    } else if (!spans.long_subranges && ((v + 1) & ((1 << (vectors_log2 - 5)) - 1)) == 0) {
-      const Best<Word, kBeta> of_warp = best_of_warp(best, of_lane);
-      if (lane == v >> (vectors_log2 - 5)) {
-        kept = of_warp;
-        kept_lane = of_lane;
-      }
-      best = {};
-    }
-  }
-
-  // Behind the span: what is not written yet.
-  __device__ __forceinline__ void end_span(int64_t span, const Spans& spans,
-                                           DelegateWriter<Bits, kBeta>& writer) {
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    if (spans.long_subranges) {
-      kept = best_of_warp(best, kept_lane);
-      if (lane == 0) writer.write(span, kept, kept_lane);
-    } else if (spans.vectors_log2 >= 5 && lane < spans.subranges_of) {
-      writer.write(span * spans.subranges_of + lane, kept, kept_lane);
-    }
-  }
-};
-
-// The delegates of a span, by a warp.
-template <class Order, int kBeta, class Bits = typename Order::Bits>
-__device__ __forceinline__ void reduce_span(const RowVectors<Bits>& vectors, int64_t span, const Spans& spans,
-                                            const Order& order, DelegateWriter<Bits, kBeta>& writer) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  SubrangeBest<Bits, kBeta> seen;
-  for (int unit = 0; unit < spans.units; ++unit) {
-    const int64_t begin = (span * spans.units + unit) << kUnitShift;
-    Vector<Bits> loaded[kUnitVectors];
-    const int here = load_unit(vectors, begin, loaded);
-#pragma unroll
-    for (int v = 0; v < kUnitVectors; ++v) {
-      if (v * 32 + lane < here) seen.see(loaded[v], order);
-      seen.end_vectors(v, begin, spans, writer);
-    }
-  }
-  seen.end_span(span, spans, writer);
-}
-
 // Step 1.
 template <class Order, int kBeta>
 __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
@@ -280,7 +130,8 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
                    Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic_shared());
+  unsigned char* const dynamic = dynamic_shared();
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   __shared__ TargetDigitScratch<uint32_t> scratch;
   __shared__ Word greatest_of_warp[kWarps];
 
@@ -290,152 +141,99 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   const Digit digit = digit_of_pass(1, first.digit_bits, Order::kBits, first.index_bits);
   let_next_kernel_start();
   clear_histogram(histogram, 1 << digit.width());
-  __syncthreads();  // no bin is yet to be cleared
+  __syncthreads();
 
   const Bits* const input = params.input + row * params.row_stride;
-  const RowVectors<Bits> vectors(input, RowShape<Bits>(input, params.cols));
-  const Spans spans(params.vectors_log2, params.subranges);
-  DelegateWriter<Bits, kBeta> writer(params, row, digit, histogram);
+  const RowShape<Bits> shape(input, params.cols);
+  const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
+  Bits* const keys = params.keys + row * params.subranges * kBeta;
+  uint8_t* const lanes = params.lanes + row * params.subranges;
+  const int vectors_log2 = params.vectors_log2;
+
+  Word greatest = 0;
+  const auto write = [&](int64_t subrange, const Best<Word, kBeta>& best, uint8_t of_lane) {
+    if (subrange >= params.subranges) return;
+    greatest = max(greatest, best.first);
+    const auto count = [&](Word key, uint32_t position) {
+      const uint32_t reversed = params.subranges * kBeta - 1 - position;
+      atomicAdd(histogram + digit.of(key, reversed), 1u);
+    };
+    const uint32_t position = static_cast<uint32_t>(subrange) * kBeta;
+    keys[position] = static_cast<Bits>(best.first);
+    count(best.first, position);
+    if constexpr (kBeta == 2) {
+      keys[position + 1] = static_cast<Bits>(best.second);
+      lanes[subrange] = of_lane;
+      count(best.second, position + 1);
+    }
+  };
+
+  // A warp takes spans: a subrange of one unit or more, or a unit of several subranges.
+  const bool long_subranges = vectors_log2 >= kUnitShift;
+  const int units = long_subranges ? 1 << (vectors_log2 - kUnitShift) : 1;
+  const int64_t subranges_per_span = long_subranges ? 1 : 1 << (kUnitShift - vectors_log2);
+  const int64_t spans = (params.subranges + subranges_per_span - 1) / subranges_per_span;
   const int64_t warps = static_cast<int64_t>(params.blocks_per_row) * kWarps;
-  for (int64_t span = static_cast<int64_t>(part) * kWarps + warp; span < spans.count; span += warps) {
-    reduce_span(vectors, span, spans, order, writer);
+  for (int64_t span = static_cast<int64_t>(part) * kWarps + warp; span < spans; span += warps) {
+    Best<Word, kBeta> best;
+    Best<Word, kBeta> kept;  // of the unit's subrange number `lane`, where lanes share subranges
+    uint8_t kept_lane = 0;
+    for (int unit = 0; unit < units; ++unit) {
+      const int64_t begin = (span * units + unit) << kUnitShift;
+      const int here =
+          static_cast<int>(min(max(shape.vectors - begin, int64_t{0}), int64_t{1} << kUnitShift));
+      Vector<Bits> loaded[kUnitVectors];
+#pragma unroll
+      for (int v = 0; v < kUnitVectors; ++v) {
+        if (v * 32 + lane < here) loaded[v] = {__ldcs(vectors + begin + v * 32 + lane)};
+      }
+#pragma unroll
+      for (int v = 0; v < kUnitVectors; ++v) {
+        if (v * 32 + lane < here) {
+#pragma unroll
+          for (int i = 0; i < kPerVector<Bits>; ++i) best.see(order(loaded[v][i]));
+        }
+        if (vectors_log2 < 5) {
+          uint8_t of_lane = 0;
+          const Best<Word, kBeta> of_group = best_of_group(best, 1 << vectors_log2, of_lane);
+          if ((lane & ((1 << vectors_log2) - 1)) == 0) {
+            write((begin + v * 32 + lane) >> vectors_log2, of_group, of_lane);
+          }
+          best = {};
+        } else if (!long_subranges && ((v + 1) & ((1 << (vectors_log2 - 5)) - 1)) == 0) {
+          uint8_t of_lane = 0;
+          const Best<Word, kBeta> of_warp = best_of_warp(best, of_lane);
+          if (lane == v >> (vectors_log2 - 5)) {
+            kept = of_warp;
+            kept_lane = of_lane;
+          }
+          best = {};
+        }
+      }
+    }
+    if (long_subranges) {
+      kept = best_of_warp(best, kept_lane);
+      if (lane == 0) write(span, kept, kept_lane);
+    } else if (vectors_log2 >= 5 && lane < subranges_per_span) {
+      write(span * subranges_per_span + lane, kept, kept_lane);
+    }
   }
 
-  const Word of_warp = warp_max(writer.greatest);
-  if (lane == 0) greatest_of_warp[warp] = of_warp;
+  greatest = warp_max(greatest);
+  if (lane == 0) greatest_of_warp[warp] = greatest;
   wait_for_kernel_before();  // the row's histogram and state are zero
   uint32_t* const row_histogram = first.histogram + (row << first.digit_bits);
   add_up(histogram, row_histogram, 1 << digit.width());  // begins with a barrier
   auto& state = first.states[row];
   if (warp == 0) {
-    const Word of_block = warp_max(lane < kWarps ? greatest_of_warp[lane] : Word{0});
-    if (lane == 0) atomicMax(&state.greatest, static_cast<unsigned long long>(of_block));
+    greatest = warp_max(lane < kWarps ? greatest_of_warp[lane] : Word{0});
+    if (lane == 0) atomicMax(&state.greatest, static_cast<unsigned long long>(greatest));
   }
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
     choose(first, 1, row, Selection<Word, uint32_t>::whole_row(first.k, first.cols), row_histogram, histogram,
            scratch, state);
   }
 }
-
-// The subranges of a row whose delegates were taken: which of their vectors are read again.
-template <class Bits, int kBeta>
-struct TakenSubranges {
-  using Word = typename KeyWord<Bits>::type;
-  using Extended = ExtendedKey<Word, uint32_t>;
-
-  const Bits* keys;
-  const uint8_t* lanes;
-  const int32_t* taken;
-  uint32_t last_position;
-  int vectors_log2;  // of a subrange
-  int64_t count;     // of the vectors of all
-  Extended bound;    // that the delegates taken reach
-
-  __device__ TakenSubranges(const Delegates<Bits>& params, int64_t row, int64_t k, const Extended& bound)
-      : keys(params.keys + row * params.subranges * kBeta),
-        lanes(params.lanes + row * params.subranges),
-        taken(params.taken + row * k),
-        last_position(params.subranges * kBeta - 1),
-        vectors_log2(params.vectors_log2),
-        count(k << params.vectors_log2),
-        bound(bound) {}
-
-  // Whether vector number i of them is to be read, of a row that has `vectors`; it is the row's number `at`.
-  __device__ __forceinline__ bool find(int64_t i, int64_t vectors, int64_t& at) const {
-    at = 0;
-    if (i >= count) return false;
-    const uint32_t position = static_cast<uint32_t>(taken[i >> vectors_log2]);
-    const int offset = static_cast<int>(i & ((int64_t{1} << vectors_log2) - 1));
-    at = (static_cast<int64_t>(position / kBeta) << vectors_log2) + offset;
-    return at < vectors && is_read(position, offset);
-  }
-
- private:
-  // Whether the subrange's vector number `offset` is to be read for the delegate at `position`.
-  __device__ __forceinline__ bool is_read(uint32_t position, int offset) const {
-    if constexpr (kBeta == 1) return true;
-    if (position % 2 == 1) return true;
-    const Extended second_delegate{keys[position + 1], last_position - (position + 1)};
-    if (!(second_delegate < bound)) return false;  // it was taken too, and is in the list
-    const uint8_t of_lane = lanes[position / 2];
-    return of_lane == kSeveralLanes || offset % 32 == of_lane;
-  }
-};
-
-// Stores a row's candidates, and counts them by the digit of their range.
-template <class Order, class Index>
-struct CountingStore {
-  using Bits = typename Order::Bits;
-  using Word = typename KeyWord<Bits>::type;
-
-  const Order& order;
-  const CandidateRange<Word, Index>& range;
-  Index last_index;  // of the row
-  uint32_t* histogram;
-  CandidateStore<Bits, Index>& store;
-
-  // Called by all lanes of the warp together.
-  __device__ __forceinline__ void push(bool reaches, Bits bits, int64_t index) const {
-    const ExtendedKey<Word, Index> x{order(bits), static_cast<Index>(last_index - static_cast<Index>(index))};
-    if (reaches) atomicAdd(histogram + range.bin(x), 1u);
-    store.push(reaches, bits, static_cast<Index>(index));
-  }
-};
-
-// A thread's vectors of the subranges taken, kUnroll in flight.
-template <class Bits>
-struct TakenVectors {
-  static constexpr int kElements = kPerVector<Bits>;
-  static constexpr int kVectors = kUnroll<Bits>;
-
-  Vector<Bits> loaded[kVectors] = {};
-  int64_t at[kVectors];
-  bool reads[kVectors];
-
-  // Those of number `begin` and every kPassThreads-th behind it. All loads are issued before one is used.
-  template <int kBeta>
-  __device__ __forceinline__ void load(const RowVectors<Bits>& vectors,
-                                       const TakenSubranges<Bits, kBeta>& subranges, int64_t begin) {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      reads[v] = subranges.find(begin + v * kPassThreads, vectors.count, at[v]);
-    }
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (reads[v]) loaded[v] = {__ldcs(vectors.first + at[v])};
-    }
-  }
-
-  // A bit for each element whose key is `least` or more.
-  template <class Order>
-  __device__ __forceinline__ uint32_t reaching(const Order& order, typename KeyWord<Bits>::type least) const {
-    uint32_t chosen = 0;
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-#pragma unroll
-      for (int i = 0; i < kElements; ++i) {
-        if (reads[v] && order(loaded[v][i]) >= least) chosen |= 1u << (v * kElements + i);
-      }
-    }
-    return chosen;
-  }
-
-  // Stores the chosen ones, of vectors that begin with the row's element number `head`. By whole warps.
-  template <class Order, class Index>
-  __device__ __forceinline__ void store(uint32_t chosen, int head,
-                                        const CountingStore<Order, Index>& candidates) const {
-    while (__any_sync(~0u, chosen != 0)) {
-      const int bit = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
-      int64_t vector = at[0];
-#pragma unroll
-      for (int v = 1; v < kVectors; ++v) {
-        if (bit / kElements == v) vector = at[v];
-      }
-      candidates.push(chosen != 0, element_of(loaded, bit), head + vector * kElements + bit % kElements);
-      chosen &= chosen - 1;
-    }
-  }
-};
 
 // Step 3: the threads of a row's blocks go through the vectors of the subranges whose delegates were taken.
 template <class Order, class Index, int kBeta>
@@ -445,7 +243,10 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
                      RadixPasses<typename Order::Bits, Index> second, Order order) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
   using Store = CandidateStore<Bits, Index>;
+  constexpr int kElements = kPerVector<Bits>;
+  constexpr int kVectors = kUnroll<Bits>;
   constexpr int kStaged = kStagedCandidates<Bits, Index>;
   unsigned char* const dynamic = dynamic_shared();
 
@@ -453,37 +254,90 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   const int part = static_cast<int>(blockIdx.x % second.blocks_per_row);
   const Bits* const input = params.input + row * params.row_stride;
   const RowShape<Bits> shape(input, params.cols);
-  const RowVectors<Bits> vectors(input, shape);
+  const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
+  const int vectors_log2 = params.vectors_log2;
   auto& state = second.states[row];
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   unsigned char* const stages = dynamic + kCountBytes<Index>;
-  Store store(stages + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
-              BoundedBuffer<Bits, Index>{second.buffer(0, row), second.buffer_capacity[0]}, &state.buffered);
+  Store candidates(stages + threadIdx.x / 32 * Store::bytes(kStaged), kStaged,
+                   BoundedBuffer<Bits, Index>{second.buffer(0, row), second.buffer_capacity[0]},
+                   &state.buffered);
   clear_histogram(histogram, (1 << tuning::kStoredCountBits) + 1);
   follow_kernel_before();
 
   const ExtendedKey<Word, uint32_t> bound = first.states[row].bound;
+  const Index last_index = static_cast<Index>(params.cols - 1);
   const auto range = CandidateRange<Word, Index>::of(
       second, {bound.key, 0}, static_cast<Word>(first.states[row].greatest), /*spare_bits=*/0);
-  const TakenSubranges<Bits, kBeta> subranges(params, row, first.k, bound);
-  const CountingStore<Order, Index> candidates{order, range, static_cast<Index>(params.cols - 1), histogram,
-                                               store};
   __syncthreads();  // no bin is yet to be cleared
-  constexpr int kVectors = TakenVectors<Bits>::kVectors;
+  const auto push = [&](bool reaches, Bits bits, int64_t index) {
+    const Extended x{order(bits), static_cast<Index>(last_index - static_cast<Index>(index))};
+    if (reaches) atomicAdd(histogram + range.bin(x), 1u);
+    candidates.push(reaches, bits, static_cast<Index>(index));
+  };
+  const Bits* const keys = params.keys + row * params.subranges * kBeta;
+  const uint8_t* const lanes = params.lanes + row * params.subranges;
+  const int32_t* const taken = params.taken + row * first.k;
+  const uint32_t last_position = params.subranges * kBeta - 1;
+
+  // Whether the subrange's vector number `offset` is to be read for the delegate at `position`.
+  const auto is_read = [&](uint32_t position, int offset) {
+    if constexpr (kBeta == 1) return true;
+    if (position % 2 == 1) return true;
+    const ExtendedKey<Word, uint32_t> second_delegate{keys[position + 1], last_position - (position + 1)};
+    if (!(second_delegate < bound)) return false;  // it was taken too, and is in the list
+    const uint8_t of_lane = lanes[position / 2];
+    return of_lane == kSeveralLanes || offset % 32 == of_lane;
+  };
+
+  const int64_t work = first.k << vectors_log2;
   const int64_t stride = static_cast<int64_t>(second.blocks_per_row) * kPassThreads * kVectors;
-  for (int64_t base = static_cast<int64_t>(part) * kPassThreads * kVectors; base < subranges.count;
-       base += stride) {
-    TakenVectors<Bits> taken;
-    taken.load(vectors, subranges, base + threadIdx.x);
-    taken.store(taken.reaching(order, bound.key), shape.head, candidates);
+  for (int64_t base = static_cast<int64_t>(part) * kPassThreads * kVectors; base < work; base += stride) {
+    Vector<Bits> loaded[kVectors] = {};
+    int64_t at[kVectors];
+    bool reads[kVectors];
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      const int64_t i = base + v * kPassThreads + threadIdx.x;
+      reads[v] = i < work;
+      at[v] = 0;
+      if (reads[v]) {
+        const uint32_t position = static_cast<uint32_t>(taken[i >> vectors_log2]);
+        const int offset = static_cast<int>(i & ((int64_t{1} << vectors_log2) - 1));
+        at[v] = (static_cast<int64_t>(position / kBeta) << vectors_log2) + offset;
+        reads[v] = at[v] < shape.vectors && is_read(position, offset);
+      }
+    }
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+      if (reads[v]) loaded[v] = {__ldcs(vectors + at[v])};
+    }
+    uint32_t chosen = 0;
+#pragma unroll
+    for (int v = 0; v < kVectors; ++v) {
+#pragma unroll
+      for (int i = 0; i < kElements; ++i) {
+        if (reads[v] && order(loaded[v][i]) >= bound.key) chosen |= 1u << (v * kElements + i);
+      }
+    }
+    while (__any_sync(~0u, chosen != 0)) {
+      const int bit = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
+      int64_t vector = at[0];
+#pragma unroll
+      for (int v = 1; v < kVectors; ++v) {
+        if (bit / kElements == v) vector = at[v];
+      }
+      push(chosen != 0, element_of(loaded, bit), shape.head + vector * kElements + bit % kElements);
+      chosen &= chosen - 1;
+    }
   }
   if (part == 0 && threadIdx.x < 32) {
     visit_ends(
         input, shape, params.cols - shape.tail,
         [&](const auto& end, int64_t, bool valid) { return valid && order(end[0]) >= bound.key; },
-        [&](Bits bits, int64_t index, bool reaches) { candidates.push(reaches, bits, index); });
+        [&](Bits bits, int64_t index, bool reaches) { push(reaches, bits, index); });
   }
-  finish_store(second, row, store, histogram, range.bins());
+  finish_store(second, row, candidates, histogram, range.bins());
   if (is_last_block(&state.arrived, second.blocks_per_row)) {
     select_stored(second, order, row, range, dynamic);
   }
