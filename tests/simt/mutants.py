@@ -180,8 +180,13 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
     Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT),
-    Mutant("air/resident_row.cu", "scratch.kth_bin + 1;", "scratch.kth_bin;", NARROWED),
-    Mutant("air/resident_row.cu", "static_cast<Word>(scratch.distance)", "Word{0}", NARROWED),
+    Mutant("air/resident_row.cu", "scratch.kth_bin + 1", "scratch.kth_bin", NARROWED),
+    Mutant(
+        "air/resident_row.cu",
+        "static_cast<Word>(scratch.distance)",
+        "static_cast<Word>(scratch.distance >> 1)",
+        NARROWED,
+    ),
     Mutant("air/resident_row.cu", "__syncthreads();  // all know what is left", ";", NARROWED),
     Mutant("air/resident_row.cu", "__syncthreads();  // the bin is found", ";", NARROWED),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
@@ -192,7 +197,10 @@ MUTANTS = (
     Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
     Mutant("sort/parts.cu", "part[e] < needed", "part[e] + 1 < needed", LARGE_PARTS),
     Mutant(
-        "sort/parts.cu", "__syncthreads();  // the next chunk comes to where this one is", ";", LARGE_PARTS
+        "sort/parts.cu",
+        "__syncthreads();  // the next chunk comes to where the last one was",
+        ";",
+        LARGE_PARTS,
     ),
     Mutant("device/block_sort.cuh", "within * own / kBinsPerGroup", "within * own / 8", SIGNED),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the chunk is in order", ";", SORTED_IN_CLUSTER),

@@ -379,7 +379,7 @@ __device__ __noinline__ bool sort_part_in_chunks(int64_t count, int64_t kept, in
     const uint32_t end = static_cast<uint32_t>(chunks.bins[chunk + 1]);
     const int before = chunks.entries[chunk], entries = chunks.entries[chunk + 1] - before;
     if (thread == 0) chunks.brought = 0;
-    __syncthreads();
+    __syncthreads();  // the next chunk comes to where the last one was
     for (int64_t start = 0; start < count; start += threads) {
       Bits bits{};
       Index index{};
@@ -408,7 +408,6 @@ __device__ __noinline__ bool sort_part_in_chunks(int64_t count, int64_t kept, in
         [&](int rank, Bits bits, Index index) {
           if (before + rank < kept) write_entry(to, before + rank, bits, index);
         });
-    __syncthreads();  // the next chunk comes to where this one is
   }
   return true;
 }
