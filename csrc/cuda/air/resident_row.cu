@@ -165,7 +165,7 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
   using Share = RowNumbers<Order, kElements>;
   // The row is loaded anew, threads in order of their indices.
   const Share own(input, params.cols, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),
-                  Compared(order));
+                  Compared(order), Share::shift_of(input));
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int warps = static_cast<int>(blockDim.x / 32);
   // The lesser of those that are numbers.
@@ -236,7 +236,7 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
   constexpr int kOfLine = 8;
   const int place = (lane / kOfLine * warps + warp) * kOfLine + lane % kOfLine;
-  const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers);
+  const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers, Share::shift_of(input));
   const WarpBound<Number> of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
   if (lane == 0) shared.bounds[warp] = of_warp;
   if (threadIdx.x == 0) shared.listed = 0;

@@ -19,8 +19,10 @@ inline constexpr int kOneWarpThreads = 128;
 // Entries of a row's list, for each of its lanes: twice the most winners.
 inline constexpr int kOneWarpListPerLane = 4;
 inline constexpr int kOneWarpMostKPerLane = 2;
-// Listed elements that a whole warp ranks by counting, a lane each; beyond, a network is cheaper.
-inline constexpr int kOneWarpRanked = 16;
+// More listed elements than random rows have: then equals of the bound are looked for, and left out.
+constexpr int one_warp_crowded(int room, int lanes, int k) {
+  return 2 * k + lanes / 2 < room ? 2 * k + lanes / 2 : room;
+}
 // Blocks an SM that leave registers for the elements of a lane.
 constexpr int one_warp_blocks(int element_bytes, int elements) {
   return element_bytes == 8 ? 4 : elements == 32 ? 7 : 9;

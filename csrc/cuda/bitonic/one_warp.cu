@@ -3,12 +3,14 @@
 //   1. The lanes load the row and take the maxima of their elements.
 //   2. A bitonic network sorts the maxima: the k-th best of them is a bound that k elements reach, and, as
 //      there are twice as many maxima or more, few others.
-//   3. What reaches the bound is listed in shared memory.
-//   4. Listed elements are ranked, by counting those that are better, or, where they are many, by a bitonic
-//      network again; those of rank below k are written in their place: in order, whatever was asked for.
-// A row whose elements crowd at the bound, by their values or by their places, would list too many: a
-// bisection between the bound and the greatest key then finds a better one, or the k-th key itself, and of
-// its equals those of the lowest indices are listed.
+//   3. The indices of what reaches the bound are listed in shared memory.
+//   4. Listed elements are ranked: by counting those that are better, or, where a lane has several, by a
+//      search among their keys, which a bitonic network sorts. Those of rank below k are written in their
+//      place: in order, whatever was asked for.
+// Elements are compared as floats or keys (device/row_numbers.cuh), and ranked by keys and indices.
+//
+// Where many elements equal the bound, those of the lowest indices are listed. Where elements crowd above it,
+// by their values or by their places, a bisection of the keys finds a better bound, or the k-th key itself.
 // Of windows, a team finds its row's length, k and candidates on the device; what is none is as what lies
 // behind the row's end, and is never listed.
 // Rows that do not lie side by side come in tiles: a block brings in as many as fill lines of memory, with
@@ -22,6 +24,7 @@
 #include "cuda/bitonic/numbers.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/resident_row.cuh"
+#include "cuda/device/row_numbers.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/device/square_block.cuh"
 #include "cuda/device/warp_sort.cuh"
@@ -47,6 +50,8 @@ template <int kLanes>
 struct Team {
   __device__ static int member() { return static_cast<int>(threadIdx.x % kLanes); }
   __device__ static int first_lane() { return static_cast<int>(threadIdx.x % 32 & ~(kLanes - 1)); }
+  // Whether what a bitonic network sorts comes out that way: the runs of every other team do.
+  __device__ static bool ascends() { return kLanes < 32 && (first_lane() & kLanes) != 0; }
 
   template <class T>
   __device__ static T from(T value, int member) {
@@ -82,210 +87,307 @@ struct Team {
   }
 };
 
-// The k-th best of kLanes * kMaxima maxima.
-template <int kLanes, int kMaxima, class Held>
-__device__ __forceinline__ Held kth_best(Held (&maxima)[kMaxima], int k) {
+// The k-th best of kLanes * kMaxima maxima, or, with NaNs among them, less: of a NaN and a number the network
+// makes that number twice, so no place comes by more than as many maxima reach.
+template <int kLanes, int kMaxima, class Number>
+__device__ __forceinline__ Number kth_best(Number (&maxima)[kMaxima], int k) {
   constexpr int kSize = kLanes * kMaxima;
   sort_runs<kSize, /*kDescending=*/true>(maxima);
-  // Every other team's run ascends.
-  const bool ascends = (Team<kLanes>::first_lane() & kLanes) != 0 && kLanes < 32;
-  const int place = ascends ? kSize - k : k - 1;
+  const int place = Team<kLanes>::ascends() ? kSize - k : k - 1;
   return Team<kLanes>::from(item_at(maxima, place % kMaxima), place / kMaxima);
 }
 
 // Step 2. A lane's elements fall into four classes by their place in its vectors. Where classes share a
 // maximum, it is with those of lanes far away: so winners that lie side by side fall to different maxima.
-template <int kLanes, class Share>
-__device__ __forceinline__ typename Share::Held bound_of(const Share& share, int maxima, int k) {
-  using Held = typename Share::Held;
+template <int kLanes, class Compared, class Number, int kElements>
+__device__ __forceinline__ Number bound_of(const Number (&numbers)[kElements], int maxima, int k) {
   constexpr int kClasses = 4;
-  Held best[kClasses];
+  Number best[kClasses];
 #pragma unroll
-  for (int i = 0; i < Share::kElements; ++i) {
-    best[i % kClasses] = i < kClasses ? share.held[i] : max(best[i % kClasses], share.held[i]);
+  for (int i = 0; i < kElements; ++i) {
+    best[i % kClasses] = i < kClasses ? numbers[i] : Compared::greater(best[i % kClasses], numbers[i]);
   }
   if (maxima == kClasses) return kth_best<kLanes>(best, k);
-  Held pairs[2];
+  Number pairs[2];
 #pragma unroll
-  for (int i = 0; i < 2; ++i) pairs[i] = max(best[i], Team<kLanes>::rotate(best[i + 2], kLanes / 2));
+  for (int i = 0; i < 2; ++i) {
+    pairs[i] = Compared::greater(best[i], Team<kLanes>::rotate(best[i + 2], kLanes / 2));
+  }
   if (maxima == 2) return kth_best<kLanes>(pairs, k);
-  Held one[1] = {max(pairs[0], Team<kLanes>::rotate(pairs[1], kLanes / 4))};
+  Number one[1] = {Compared::greater(pairs[0], Team<kLanes>::rotate(pairs[1], kLanes / 4))};
   return kth_best<kLanes>(one, k);
 }
 
-// Raises a bound that more than `room` elements reach, until it is reached by k to `room` or is the k-th
-// best's, and lists what reaches it; of the k-th best's equals, those of the lowest indices. Returns how
-// many. Teams whose `count` is `room` or less are left as they are. `present`: a bit for each element that
-// may be listed; the others are 0.
-template <int kLanes, class Share, class Entry>
-__device__ __forceinline__ int list_crowded(const Share& share, int k, int room, typename Share::Held bound,
-                                            int count, uint32_t present, Entry* list) {
+// A lane's elements that are listed, a bit each: all of one word, and of the other, equals, the row's first.
+struct Chosen {
+  uint32_t above, equals;
+};
+
+// For rows that crowd. Bisects the range of keys until k to `room` elements are above one, or the k-th best
+// is found. `present`: a bit for each element that may be listed. The row is loaded anew, as keys.
+template <int kLanes, int kElements, class Order>
+__device__ __noinline__ Chosen choose_by_keys(const typename Order::Bits* input, int cols, Order order, int k,
+                                              int room, uint32_t present) {
+  using Share = RowShare<Order, kElements>;
   using Held = typename Share::Held;
   using One = Team<kLanes>;
+  Share share(input, cols, One::member(), kLanes, order);
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    if (share.index(i) >= static_cast<uint32_t>(cols)) present &= ~(1u << i);
+  }
+  share.keep(present);  // so nothing that is not there is above any key
   const auto count_above = [&](Held key) {
     int own = 0;
 #pragma unroll
-    for (int i = 0; i < Share::kElements; ++i) own += share.held[i] > key;
+    for (int i = 0; i < kElements; ++i) own += share.held[i] > key;
     return One::sum(own);
   };
-
-  // k elements or more reach `low`, fewer are above `high`. The first probe finds a k-th best that crowds.
-  Held low = bound, high = share.held[0];
+  // k elements or more reach `low`, fewer are above `high`.
+  Held low = 0, high = share.held[0];
 #pragma unroll
-  for (int i = 1; i < Share::kElements; ++i) high = max(high, share.held[i]);
+  for (int i = 1; i < kElements; ++i) high = max(high, share.held[i]);
   high = One::greatest(high);
-  bool done = count <= room;
-  Held probe = low;
+  bool has_room = false, done = false;
+  Held probe = low;  // the first one finds a k-th best that is the worst there is
   while (__any_sync(~0u, !done)) {
     const int above = count_above(probe);
     if (!done) {
+      has_room = k <= above && above <= room;
       if (above < k) {
         high = probe;
       } else {
-        low = probe + 1;
-        count = above;
+        low = has_room ? probe : probe + 1;
       }
-      done = count <= room || low == high;
+      done = has_room || low == high;
       probe = low + (high - low) / 2;
     }
   }
-  const int above_low = count_above(low);
-  const int equals = count <= room ? room : k - above_low;  // to be listed at most
-
-  int greater_before = 0, equal_before = 0;  // in the row
+  Chosen chosen{0, 0};
 #pragma unroll
-  for (int v = 0; v < Share::kVectors; ++v) {
-    int greater = 0, equal = 0;
-#pragma unroll
-    for (int i = v * Share::kInVector; i < (v + 1) * Share::kInVector; ++i) {
-      greater += share.held[i] > low;
-      equal += share.held[i] == low && (present >> i & 1) != 0;
-    }
-    const int so_far = One::sum_so_far(greater | equal << 16);
-    const int all = One::from(so_far, kLanes - 1);
-    int g = greater_before + (so_far & 0xFFFF) - greater, e = equal_before + (so_far >> 16) - equal;
-#pragma unroll
-    for (int i = v * Share::kInVector; i < (v + 1) * Share::kInVector; ++i) {
-      const bool is_greater = share.held[i] > low;
-      const bool is_equal = share.held[i] == low && (present >> i & 1) != 0;
-      if (is_greater || (is_equal && e < equals)) {
-        Resident<typename Share::Bits>::store(list + (g + min(e, equals)), share.held[i], share.index(i));
-      }
-      g += is_greater;
-      e += is_equal;
-    }
-    greater_before += all & 0xFFFF;
-    equal_before += all >> 16;
+  for (int i = 0; i < kElements; ++i) {
+    if (share.held[i] > low) chosen.above |= 1u << i;
+    if (!has_room && share.held[i] == low) chosen.equals |= 1u << i;
   }
-  return greater_before + min(equal_before, equals);
+  chosen.equals &= present;
+  return chosen;
 }
 
-// Step 4 for few: write(entry, rank) for each.
-template <int kLanes, class Entry, class Write>
-__device__ __forceinline__ void write_ranked(const Entry* list, int listed, Write&& write) {
-  struct alignas(sizeof(Entry) < 16 ? 2 * sizeof(Entry) : 16) Pair {
-    Entry first, second;
+// Of a team's elements with a bit, those of the `wanted` lowest indices.
+template <int kLanes, int kElements, int kInVector>
+__device__ __forceinline__ uint32_t first_of(uint32_t elements, int wanted) {
+  using One = Team<kLanes>;
+  uint32_t first = 0;
+  // Vectors of lower numbers come first, then lanes.
+#pragma unroll 1
+  for (int begin = 0; begin < kElements && __any_sync(~0u, wanted > 0); begin += kInVector) {
+    const uint32_t of_vector = elements >> begin & ((1u << kInVector) - 1);
+    const int own = __popc(of_vector), so_far = One::sum_so_far(own);
+    int left = wanted - (so_far - own);
+#pragma unroll
+    for (int i = 0; i < kInVector; ++i) {
+      const bool is_there = (of_vector >> i & 1) != 0;
+      if (is_there && left > 0) first |= 1u << (begin + i);
+      left -= is_there;
+    }
+    wanted -= One::from(so_far, kLanes - 1);
+  }
+  return first;
+}
+
+// What a team lists, of which no two have one place in the order.
+template <class Bits, int kLanes>
+struct alignas(16) List {
+  static constexpr int kRoom = tuning::kOneWarpListPerLane * kLanes;
+  using Key = typename Resident<Bits>::Held;
+
+  Key keys[kRoom];
+  uint16_t indices[kRoom];
+};
+
+// How many keys of a list are greater than each of a lane's, of which there are `kItems`.
+template <int kItems, class Key>
+__device__ __forceinline__ void count_greater(const Key* keys, int listed, const Key (&own)[kItems],
+                                              int (&ranks)[kItems]) {
+  constexpr int kAtOnce = 16 / static_cast<int>(sizeof(Key));
+  struct alignas(16) Keys {
+    Key key[kAtOnce];
   };
-  const Pair* const pairs = reinterpret_cast<const Pair*>(list);
-  // Two of a lane's a turn, at one reading of the list.
-  for (int i = Team<kLanes>::member(); i < listed; i += 2 * kLanes) {
-    const bool has_second = i + kLanes < listed;
-    const Entry first = list[i], second = has_second ? list[i + kLanes] : first;
-    int better_first = 0, better_second = 0;
-    for (int p = 0; 2 * p < listed; ++p) {
-      const Pair others = pairs[p];
-      better_first += (first < others.first) + (first < others.second);
-      if constexpr (kLanes < 32) better_second += (second < others.first) + (second < others.second);
+  const Keys* const all = reinterpret_cast<const Keys*>(keys);
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) ranks[e] = 0;
+  for (int at = 0; at * kAtOnce < listed; ++at) {
+    const Keys others = all[at];
+#pragma unroll
+    for (int o = 0; o < kAtOnce; ++o) {
+#pragma unroll
+      for (int e = 0; e < kItems; ++e) ranks[e] += others.key[o] > own[e];
     }
-    write(first, better_first);
-    if (has_second) write(second, better_second);
   }
 }
 
-// Step 4 for many, of a whole warp: a bitonic network sorts them.
-template <int kItems, class Entry, class Write>
-__device__ __forceinline__ void write_sorted(const Entry* list, int listed, Write&& write) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  Entry entries[kItems];
+// The same by a search, where `keys` descend.
+template <int kSize, int kItems, class Key>
+__device__ __forceinline__ void search_greater(const Key* keys, const Key (&own)[kItems],
+                                               int (&ranks)[kItems]) {
 #pragma unroll
-  for (int i = 0; i < kItems; ++i) entries[i] = 32 * i + lane < listed ? list[32 * i + lane] : Entry{0};
-  sort_warp</*kDescending=*/true>(entries);
+  for (int e = 0; e < kItems; ++e) {
+    ranks[e] = 0;
 #pragma unroll
-  for (int i = 0; i < kItems; ++i) write(entries[i], lane * kItems + i);
+    for (int step = kSize / 2; step > 0; step /= 2) {
+      if (keys[ranks[e] + step - 1] > own[e]) ranks[e] += step;
+    }
+  }
+}
+
+// Step 4, where no list of the warp's has more than kItems a lane: write(rank, bits, index) for each.
+template <int kLanes, int kItems, class Order, class Write>
+__device__ __forceinline__ void write_ranked(const typename Order::Bits* input, const Order& order,
+                                             List<typename Order::Bits, kLanes>& list, int listed,
+                                             Write&& write) {
+  using Bits = typename Order::Bits;
+  using Key = typename Resident<Bits>::Held;
+  using One = Team<kLanes>;
+  constexpr int kSize = kLanes * kItems;
+  const int member = One::member();
+  Bits bits[kItems];
+  Key keys[kItems];
+  uint32_t indices[kItems];
+  int ranks[kItems];
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    const bool is_there = member + e * kLanes < listed;
+    indices[e] = is_there ? list.indices[member + e * kLanes] : 0;
+    bits[e] = is_there ? input[indices[e]] : Bits{0};
+    keys[e] = is_there ? Resident<Bits>::held(order(bits[e]), indices[e]) : 0;
+  }
+  if constexpr (kItems == 1) {
+    list.keys[member] = keys[0];
+    __syncwarp();  // all keys are there
+    count_greater(list.keys, listed, keys, ranks);
+  } else {
+    Key sorted[kItems];
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) sorted[e] = keys[e];
+    sort_runs<kSize, /*kDescending=*/true>(sorted);
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      const int place = member * kItems + e;
+      list.keys[One::ascends() ? kSize - 1 - place : place] = sorted[e];
+    }
+    __syncwarp();  // all keys are there, in order
+    search_greater<kSize>(list.keys, keys, ranks);
+  }
+  if constexpr (!Resident<Bits>::kDistinct) {
+    // Without equals, ranks are 0 to listed - 1.
+    int sum = 0;
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) sum += member + e * kLanes < listed ? ranks[e] : 0;
+    if (__any_sync(~0u, One::sum(sum) != listed * (listed - 1) / 2)) {
+      if constexpr (kItems > 1) {
+        __syncwarp();  // the keys in order have been read
+#pragma unroll
+        for (int e = 0; e < kItems; ++e) list.keys[member + e * kLanes] = keys[e];
+        __syncwarp();  // they are as they were listed
+      }
+      for (int at = 0; at < listed; ++at) {
+        const Key key = list.keys[at];
+        const uint32_t index = list.indices[at];
+#pragma unroll
+        for (int e = 0; e < kItems; ++e) ranks[e] += (key == keys[e]) & (index < indices[e]);
+      }
+    }
+  }
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (member + e * kLanes < listed) write(ranks[e], bits[e], indices[e]);
+  }
 }
 
 constexpr uint32_t kAllPresent = ~0u;
 
-// Steps 2 to 4 of a team's row: write(rank, index) for each winner of a row that `is_own`. By whole warps.
-template <int kLanes, class Share, class Entry, class Write>
-__device__ __forceinline__ void select_row(const Share& share, uint32_t present, int maxima, int k,
-                                           Entry* list, bool is_own, Write&& write_winner) {
-  using Bits = typename Share::Bits;
+// Steps 2 to 4 of a team's row: write_winner(rank, bits, index) for each winner of a row that `is_own`. By
+// whole warps.
+template <int kLanes, class Order, class Share, class Write>
+__device__ __forceinline__ void select_row(const typename Order::Bits* input, int cols, const Order& order,
+                                           const Share& share, uint32_t present, int maxima, int k,
+                                           List<typename Order::Bits, kLanes>& list, bool is_own,
+                                           Write&& write_winner) {
+  using Compared = Numbers<Order>;
   using One = Team<kLanes>;
-  constexpr int kRoom = tuning::kOneWarpListPerLane * kLanes;
+  constexpr int kElements = Share::kElements, kRoom = List<typename Order::Bits, kLanes>::kRoom;
   // So a bound that what lies behind the row's end reaches, as all elements do, is a crowded one.
-  static_assert(Share::kElements > tuning::kOneWarpListPerLane);
-  const auto bound = bound_of<kLanes>(share, maxima, k);
-
-  uint32_t reaching = 0;
+  static_assert(kElements > tuning::kOneWarpListPerLane);
+  const auto bound = bound_of<kLanes, Compared>(share.number, maxima, k);
+  const auto choose = [&](auto&& is_chosen) {
+    uint32_t chosen = 0;
 #pragma unroll
-  for (int i = 0; i < Share::kElements; ++i) {
-    if (share.held[i] >= bound) reaching |= 1u << i;
-  }
-  reaching &= present;
-  const int own = __popc(reaching);
-  const int so_far = One::sum_so_far(own);
-  int listed = One::from(so_far, kLanes - 1);
-  if (__any_sync(~0u, listed > kRoom)) {
-    listed = list_crowded<kLanes>(share, k, kRoom, bound, listed, present, list);
-  } else {
-    Entry* at = list + (so_far - own);
-#pragma unroll
-    for (int i = 0; i < Share::kElements; ++i) {
-      const bool reaches = (reaching >> i & 1) != 0;
-      if (reaches) Resident<Bits>::store(at, share.held[i], share.index(i));
-      at += reaches;
+    for (int i = 0; i < kElements; ++i) {
+      if (is_chosen(share.number[i])) chosen |= 1u << i;
     }
+    return chosen & present;
+  };
+
+  uint32_t chosen = choose([&](auto number) { return Compared::reaches(number, bound); });
+  int so_far = One::sum_so_far(__popc(chosen));
+  int listed = One::from(so_far, kLanes - 1);
+  const bool crowded = listed > tuning::one_warp_crowded(kRoom, kLanes, k);
+  if (__any_sync(~0u, crowded)) {
+    Chosen of_row{chosen, 0};
+    bool found = !crowded;
+    if (crowded) of_row.above = choose([&](auto number) { return Compared::is_above(number, bound); });
+    int above = One::sum(__popc(of_row.above));
+    if (crowded && above < k && Compared(order).is_bound(bound)) {
+      of_row.equals = chosen & ~of_row.above;
+      found = true;
+    } else if (crowded && listed <= kRoom) {
+      of_row.above = chosen;
+      found = true;
+    }
+    if (__any_sync(~0u, !found)) {
+      const Chosen by_keys = choose_by_keys<kLanes, kElements>(input, cols, order, k, kRoom, present);
+      if (!found) of_row = by_keys;
+      above = One::sum(__popc(of_row.above));
+    }
+    chosen = of_row.above | first_of<kLanes, kElements, Share::kInVector>(of_row.equals, k - above);
+    so_far = One::sum_so_far(__popc(chosen));
+    listed = One::from(so_far, kLanes - 1);
   }
-  // Pairs are compared: the last one is whole.
-  if (One::member() == 0 && listed % 2 == 1) list[listed] = 0;
+
+  uint16_t* at = list.indices + (so_far - __popc(chosen));
+  while (chosen != 0) {
+    const int i = 31 - __clz(static_cast<int>(chosen));
+    *at++ = static_cast<uint16_t>(share.index(i));
+    chosen ^= 1u << i;
+  }
   __syncwarp();  // the list is whole
 
-  if (!is_own) return;
-  const auto write = [&](Entry entry, int rank) {
-    if (rank < k) write_winner(rank, Resident<Bits>::index(entry));
+  const auto write = [&](int rank, typename Order::Bits bits, uint32_t index) {
+    if (is_own && rank < k) write_winner(rank, bits, index);
   };
-  if constexpr (kLanes == 32) {
-    if (listed > tuning::kOneWarpRanked) {
-      if (listed <= 32) return write_sorted<1>(list, listed, write);
-      if (listed <= 64) return write_sorted<2>(list, listed, write);
-      return write_sorted<4>(list, listed, write);
-    }
-  }
-  write_ranked<kLanes>(list, listed, write);
+  const int most = kLanes == 32 ? listed : static_cast<int>(__reduce_max_sync(~0u, listed));
+  if (most <= kLanes) return write_ranked<kLanes, 1>(input, order, list, listed, write);
+  if (most <= 2 * kLanes) return write_ranked<kLanes, 2>(input, order, list, listed, write);
+  write_ranked<kLanes, 4>(input, order, list, listed, write);
 }
-
-// Those of a block's teams.
-template <class Bits, int kLanes>
-using Lists =
-    typename Resident<Bits>::Entry[tuning::kOneWarpThreads / kLanes][tuning::kOneWarpListPerLane * kLanes];
 
 template <class Order, int kLanes, int kElements>
 __global__ void __launch_bounds__(tuning::kOneWarpThreads,
                                   tuning::one_warp_blocks(sizeof(typename Order::Bits), kElements))
     select_rows(Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
-  using Share = RowShare<Order, kElements>;
-  __shared__ __align__(16) Lists<Bits, kLanes> lists;
+  using Share = RowNumbers<Order, kElements>;
+  __shared__ List<Bits, kLanes> lists[tuning::kOneWarpThreads / kLanes];
 
   const int team = static_cast<int>(threadIdx.x / kLanes);
   const int64_t own_row = static_cast<int64_t>(blockIdx.x) * (tuning::kOneWarpThreads / kLanes) + team;
   const int64_t row = min(own_row, params.rows - 1);  // a team without a row does the last one's work again
   const Bits* const input = params.input + row * params.row_stride;
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
-  const Share share(input, params.cols, Team<kLanes>::member(), kLanes, order);
-  select_row<kLanes>(share, kAllPresent, params.maxima, params.k, lists[team], own_row < params.rows,
-                     [&](int rank, uint32_t index) { output.write(rank, input[index], index); });
+  const Share share(input, params.cols, Team<kLanes>::member(), kLanes, Numbers<Order>(order));
+  select_row<kLanes>(input, params.cols, order, share, kAllPresent, params.maxima, params.k, lists[team],
+                     own_row < params.rows,
+                     [&](int rank, Bits bits, uint32_t index) { output.write(rank, bits, index); });
 }
 
 // A bit for each of a lane's elements that is a candidate.
@@ -310,8 +412,8 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
     select_windows(const __grid_constant__ Params<typename Order::Bits> params,
                    const __grid_constant__ WindowRows rows, Order order) {
   using Bits = typename Order::Bits;
-  using Share = RowShare<Order, kElements>;
-  __shared__ __align__(16) Lists<Bits, kLanes> lists;
+  using Share = RowNumbers<Order, kElements>;
+  __shared__ List<Bits, kLanes> lists[tuning::kOneWarpThreads / kLanes];
 
   const int team = static_cast<int>(threadIdx.x / kLanes), member = Team<kLanes>::member();
   const int64_t own_row = static_cast<int64_t>(blockIdx.x) * (tuning::kOneWarpThreads / kLanes) + team;
@@ -323,11 +425,12 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
   const RowCandidates candidates = rows.candidates.of(row);
   const bool by_position = rows.any_order && k == rows.count_of(row, window);
 
-  Share share(input, cols, member, kLanes, order);
-  uint32_t present = kAllPresent;
+  const Numbers<Order> numbers(order);
+  Share share(input, cols, member, kLanes, numbers);
+  uint32_t present = cols > 0 ? kAllPresent : 0;  // of an empty window, nothing is read
   if (candidates.bits != nullptr) {
     present = candidates_of(share, candidates, cols);
-    share.keep(present);
+    share.keep(present, numbers);
   }
   const WindowWriter<Bits> output(rows, row, params.output.row(row, params.k));
   // Of the first candidates in a row, as many have lower positions as stand before.
@@ -340,10 +443,9 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
     }
     return rank;
   };
-  select_row<kLanes>(share, present, params.maxima, max(k, 1), lists[team], is_own,
-                     [&](int rank, uint32_t index) {
-                       if (rank < k)
-                         output.write(by_position ? position_rank(index) : rank, input[index], index);
+  select_row<kLanes>(input, cols, order, share, present, params.maxima, max(k, 1), lists[team], is_own,
+                     [&](int rank, Bits bits, uint32_t index) {
+                       if (rank < k) output.write(by_position ? position_rank(index) : rank, bits, index);
                      });
   if (is_own) output.finish(k, params.k, member, kLanes);
 }
@@ -388,9 +490,9 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
                                   tuning::one_warp_blocks(sizeof(typename Order::Bits), kElements))
     select_tiles(TileParams<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
-  using Share = RowShare<Order, kElements>;
+  using Share = RowNumbers<Order, kElements>;
   constexpr int kTeams = tuning::kOneWarpThreads / kLanes;
-  __shared__ __align__(16) Lists<Bits, kLanes> lists;
+  __shared__ List<Bits, kLanes> lists[kTeams];
 
   const int k = params.k;
   Bits* const tile = reinterpret_cast<Bits*>(dynamic_shared());
@@ -405,9 +507,10 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
   // All teams of a warp take as many turns: those without a row do another's work again.
   for (int first = 0; first < rows; first += kTeams) {
     const int row = min(first + team, rows - 1);
-    const Share share(tile + row * params.pitch, params.cols, Team<kLanes>::member(), kLanes, order);
-    select_row<kLanes>(share, kAllPresent, params.maxima, k, lists[team], first + team < rows,
-                       [&](int rank, uint32_t index) {
+    const Bits* const input = tile + row * params.pitch;
+    const Share share(input, params.cols, Team<kLanes>::member(), kLanes, Numbers<Order>(order));
+    select_row<kLanes>(input, params.cols, order, share, kAllPresent, params.maxima, k, lists[team],
+                       first + team < rows, [&](int rank, Bits, uint32_t index) {
                          winners[(rank << params.row_bits) + row] = static_cast<uint16_t>(index);
                        });
     __syncwarp();  // the list has been read

@@ -9,17 +9,12 @@
 
 namespace gputopk::cuda {
 
-// What stands for an element of such a row: the greater, the better.
-//   Held    in a register: the key, and where that leaves room for it, the inverted index, so that no two
-//           elements of a row are equal.
-//   Entry   in a list: the key above the inverted index. Always distinct, and 0 stands for nothing.
+// What stands for an element of such a row, the greater, the better: the key, and where that leaves room for
+// it, the inverted index, so that no two elements of a row are equal, and 0 stands for none.
 template <class Bits>
 struct Resident {
   static constexpr bool kDistinct = sizeof(Bits) <= 2;
   using Held = typename KeyWord<Bits>::type;
-  using Index = std::conditional_t<sizeof(Bits) == 8, uint64_t, uint32_t>;  // halves of a kind
-  using Pack = EntryOf<Bits, Index>;
-  using Entry = std::conditional_t<kDistinct, uint32_t, typename Pack::type>;
 
   __device__ static Held held(Bits key, uint32_t index) {
     if constexpr (kDistinct) {
@@ -28,24 +23,8 @@ struct Resident {
       return key;
     }
   }
-  // Writes an element's entry. In halves: the compiler would have a register beside that of each element, to
-  // store both at once.
-  __device__ static void store(Entry* to, Held held, uint32_t index) {
-    if constexpr (kDistinct) {
-      *to = held;
-    } else {
-      volatile Index* const halves = reinterpret_cast<volatile Index*>(to);
-      halves[0] = ~static_cast<Index>(index);
-      halves[1] = held;
-    }
-  }
-  __device__ static uint32_t index(Entry entry) {
-    if constexpr (kDistinct) {
-      return 0xFFFF - (entry & 0xFFFF);
-    } else {
-      return static_cast<uint32_t>(Pack::index(entry));
-    }
-  }
+  // Of what is distinct.
+  __device__ static uint32_t index(Held held) { return 0xFFFF - (held & 0xFFFF); }
 };
 
 // The elements [first, first + kElements) of a row, one by one: `rest` before its beginning and behind its

@@ -130,7 +130,8 @@ class Numbers<KeyOrder<uint16_t, true>> : public FloatNumbers<uint16_t> {
   using FloatNumbers::FloatNumbers;
 };
 
-// One thread's share of a row: vectors a stripe apart, of those that the row's memory is divided into.
+// One thread's share of a row: vectors a stripe apart, of those that the row's memory is divided into, or, if
+// `shift` is 0, the row.
 template <class Order, int kElements_>
 class RowNumbers {
  public:
@@ -149,11 +150,12 @@ class RowNumbers {
   // `place`: of the thread's vector in a stripe of `stripe`. `cols` and the shift are no more than kVectors
   // stripes have elements.
   __device__ __forceinline__ RowNumbers(const Bits* row, int cols, int place, int stripe,
-                                        const Numbers<Order>& numbers)
-      : first_(place * kInVector - shift_of(row)), step_(stripe * kInVector) {
+                                        const Numbers<Order>& numbers, int shift = 0)
+      : first_(place * kInVector - shift), step_(stripe * kInVector) {
+    const bool aligned = shift == shift_of(row);
     Vector<Bits> loaded[kVectors];
     // Winners are read once more.
-    if (first_ >= 0 && first_ + (kVectors - 1) * step_ + kInVector <= cols) {
+    if (aligned && first_ >= 0 && first_ + (kVectors - 1) * step_ + kInVector <= cols) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         loaded[v] = load_vector<Reading::kAgain>(row + (first_ + v * step_));
@@ -162,7 +164,7 @@ class RowNumbers {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
         const int first = first_ + v * step_;
-        if (first >= 0 && first + kInVector <= cols) {
+        if (aligned && first >= 0 && first + kInVector <= cols) {
           loaded[v] = load_vector<Reading::kAgain>(row + first);
         } else {
           loaded[v] = load_elements(row, first, cols, numbers.nothing());
@@ -170,6 +172,16 @@ class RowNumbers {
       }
     }
     numbers.convert(number, [&](int i) { return loaded[i / kInVector][i % kInVector]; });
+  }
+
+  // Makes those without a bit what stands for no element.
+  __device__ __forceinline__ void keep(uint32_t bits, const Numbers<Order>& numbers) {
+    Number nothing[1];
+    numbers.convert(nothing, [&](int) { return numbers.nothing(); });
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      if ((bits >> i & 1) == 0) number[i] = nothing[0];
+    }
   }
 
   // Of element number i, in ascending order of i.

@@ -298,14 +298,16 @@ void __stcg(T* address, T value) {
 }
 inline const void* __cvta_generic_to_global(const void* address) { return address; }
 
-// CUDA's min and max take numbers of two types.
+// CUDA's min and max take numbers of two types. Of a number and a NaN they are the number.
 template <class A, class B>
 constexpr auto min(A a, B b) {
   using Common = std::common_type_t<A, B>;
-  return static_cast<Common>(b) < static_cast<Common>(a) ? static_cast<Common>(b) : static_cast<Common>(a);
+  const Common x = static_cast<Common>(a), y = static_cast<Common>(b);
+  return y < x || x != x ? y : x;
 }
 template <class A, class B>
 constexpr auto max(A a, B b) {
   using Common = std::common_type_t<A, B>;
-  return static_cast<Common>(a) < static_cast<Common>(b) ? static_cast<Common>(b) : static_cast<Common>(a);
+  const Common x = static_cast<Common>(a), y = static_cast<Common>(b);
+  return x < y || x != x ? y : x;
 }
