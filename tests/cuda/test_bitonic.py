@@ -57,7 +57,7 @@ def check_forms(tensor: torch.Tensor, k: int, forms=FORMS, **flags) -> list[str]
 
 @pytest.mark.parametrize(
     ("rows", "cols", "ks"),
-    [(70, 64, (1, 6, 8)), (70, 200, (1, 8, 30)), (40, 1000, (1, 10, 64, 100)), (9, 4096, (1, 64, 200, 1000)),
+    [(70, 64, (1, 6, 8)), (70, 200, (1, 8, 30)), (40, 1000, (1, 10, 64, 100, 128)), (9, 4096, (1, 64, 200, 1000)),
      (5, 10_000, (1, 100, 256, 2500))],
     ids=str,
 )  # fmt: skip
@@ -89,7 +89,7 @@ def test_rows_around_what_registers_hold_are_answered_exactly(device, edge, dtyp
         cols = edge + step
         for rows, name in ((1, "normal"), (37, "few_distinct"), (300, "winners_in_one_subrange")):
             tensor = inputs.make(name, rows, cols, dtype, device, seed=cols)
-            for k in {1, 2, 8, 9, 16, 17, 32, 33, 64, 65, 128, 256, 257, cols // 2, cols}:
+            for k in {1, 2, 8, 9, 16, 17, 32, 33, 64, 65, 100, 128, 129, 256, 257, cols // 2, cols}:
                 if k <= cols:
                     check_forms(tensor, k, largest=k % 2 == 0)
 

@@ -67,6 +67,14 @@ RESIDENT = (
     "int16 few_distinct 3x900 k=30 form=air.resident_row sm_count=2",
     "bfloat16 normal 3x3000 k=100 form=air.resident_row sm_count=2",
 )
+ONE_WARP = (
+    "float32 normal 9x1000 k=20 form=bitonic.one_warp",
+    "float32 few_distinct 9x1000 k=20 form=bitonic.one_warp",
+    "float32 normal 9x1000 k=100 form=bitonic.one_warp",
+    "int16 winners_in_one_subrange 9x900 k=100 form=bitonic.one_warp",
+    "float32 mostly_minus_infinity 9x1000 k=100 form=bitonic.one_warp",
+    "uint8 normal 9x700 k=120 largest=0 form=bitonic.one_warp",
+)
 NARROWED = (
     "bfloat16 winners_in_one_subrange 1x4096 k=200 form=air.resident_row sm_count=2",
     "float32 zeros_among_numbers 2x4096 k=512 form=air.resident_row sm_count=2",
@@ -190,6 +198,13 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // all know what is left", ";", NARROWED),
     Mutant("air/resident_row.cu", "__syncthreads();  // the bin is found", ";", NARROWED),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
+    Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list is whole", ";", ONE_WARP),
+    Mutant("bitonic/one_warp.cu", "__syncwarp();  // all keys are there", ";", ONE_WARP),
+    Mutant("bitonic/one_warp.cu", "__syncwarp();  // all keys are there, in order", ";", ONE_WARP),
+    Mutant("bitonic/one_warp.cu", "index < indices[e]", "index > indices[e]", ONE_WARP),
+    Mutant("bitonic/one_warp.cu", "wanted - (so_far - own)", "wanted - so_far", ONE_WARP),
+    Mutant("bitonic/one_warp.cu", "k <= above && above <= room", "k <= above", ONE_WARP),
+    Mutant("bitonic/one_warp.cu", "share.index(i) >= static_cast<uint32_t>(cols)", "false", ONE_WARP),
     Mutant(
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", DIGITS
     ),

@@ -57,6 +57,8 @@ FORMS = {
         ("40x250", 12, "sm_count=2"),
         ("40x1000", 30, "sm_count=2"),
         ("9x1024", 64, ""),
+        ("9x1000", 100, ""),
+        ("9x129", 128, ""),
     ],
     "bitonic.many_blocks": [
         ("3x3000", 20, "forced=1 blocks=3"),
@@ -216,6 +218,22 @@ def test_resident_rows_that_crowd_in_a_part_of_their_range(dtype):
         for k in (100, 200, 500):
             line = f"{name_of(dtype)} {family} 2x4096 k={k} seed={k} form=air.resident_row sm_count=2"
             assert check(Case.parse(line))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+@pytest.mark.parametrize(
+    "family",
+    ["all_equal", "few_distinct", "ones_with_four_outliers", "winners_in_one_subrange", "twelve_bit_random",
+     "increasing", "nan_scattered", "zeros_among_numbers"],
+)  # fmt: skip
+def test_rows_in_a_warp_that_crowd(family, dtype):
+    """Lists filled up from what equals the bound, or by a bisection; of each shape of a team, and each way to
+    rank a list: with room for 1, 2, 4 and 8 a lane."""
+    if family not in inputs.names_for(dtype):
+        pytest.skip("not an input of this dtype")
+    for cols, k in ((50, 3), (64, 16), (100, 30), (128, 2), (250, 20), (256, 64), (1000, 10), (1000, 128)):
+        line = f"{name_of(dtype)} {family} 9x{cols} k={k} seed={k} largest={k % 3 % 2} form=bitonic.one_warp"
+        assert check(Case.parse(line))
 
 
 @pytest.mark.parametrize("sm_count", [1, 2, 6])

@@ -43,7 +43,7 @@ struct OneWarp {
 
   int lanes;          // that share a row: 8, 16 or 32
   int elements;       // a lane: 8, 16 or 32
-  int maxima;         // of a lane, from which the bound comes: 1, 2 or 4
+  int maxima;         // of a lane, from which the bound comes: 1, 2, 4 or 8
   int tile_row_bits;  // of the rows of a tile, where rows do not lie side by side
 
   // Whether a row fits, and k is small enough for maxima to bound it.

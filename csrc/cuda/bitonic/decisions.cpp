@@ -20,7 +20,7 @@ Shape shape_of(const Problem& problem) {
   for (const Shape& shape : kShapes) {
     const bool whole_vectors = shape.elements * dtype_bytes(problem.dtype) >= 16;
     if (whole_vectors && problem.cols <= shape.lanes * shape.elements &&
-        problem.k <= shape.lanes * tuning::kOneWarpMostKPerLane) {
+        problem.k <= shape.lanes * tuning::one_warp_most_k_per_lane(shape.elements)) {
       return shape;
     }
   }
@@ -58,7 +58,7 @@ bool OneWarp::serves(const Problem& problem, const Device&) { return shape_of(pr
 OneWarp OneWarp::plan(const Problem& problem, const Device& device) {
   const Shape shape = shape_of(problem);
   OneWarp config{shape.lanes, shape.elements, 1, 0};
-  while (config.maxima < 4 && config.maxima * config.lanes < 2 * problem.k) config.maxima *= 2;
+  while (config.maxima < 8 && config.maxima * config.lanes < 2 * problem.k) config.maxima *= 2;
   // Where a tile a SM is more than there are rows for, tiles of a square's rows at least.
   const int bytes = dtype_bytes(problem.dtype);
   int& bits = config.tile_row_bits = tuning::one_warp_tile_row_bits(static_cast<int>(problem.cols), bytes);

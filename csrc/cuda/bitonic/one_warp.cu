@@ -76,15 +76,6 @@ struct Team {
       return value;
     }
   }
-  // Of this member's value and those of the members before it.
-  __device__ static int sum_so_far(int value) {
-#pragma unroll
-    for (int step = 1; step < kLanes; step *= 2) {
-      const int other = __shfl_up_sync(~0u, value, step);
-      if (member() >= step) value += other;
-    }
-    return value;
-  }
 };
 
 // The k-th best of kLanes * kMaxima maxima, or, with NaNs among them, less: of a NaN and a number the network
@@ -97,16 +88,30 @@ __device__ __forceinline__ Number kth_best(Number (&maxima)[kMaxima], int k) {
   return Team<kLanes>::from(item_at(maxima, place % kMaxima), place / kMaxima);
 }
 
-// Step 2. A lane's elements fall into four classes by their place in its vectors. Where classes share a
-// maximum, it is with those of lanes far away: so winners that lie side by side fall to different maxima.
+// The maxima of a lane's elements in turn.
+template <class Compared, class Number, int kMaxima, int kElements>
+__device__ __forceinline__ void take_maxima(Number (&maxima)[kMaxima], const Number (&numbers)[kElements]) {
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    maxima[i % kMaxima] = i < kMaxima ? numbers[i] : Compared::greater(maxima[i % kMaxima], numbers[i]);
+  }
+}
+
+// Step 2. A lane's elements fall into four or eight classes by their place in its vectors. Where classes
+// share a maximum, it is with those of lanes far away: so winners that lie side by side fall to different
+// maxima.
 template <int kLanes, class Compared, class Number, int kElements>
 __device__ __forceinline__ Number bound_of(const Number (&numbers)[kElements], int maxima, int k) {
   constexpr int kClasses = 4;
-  Number best[kClasses];
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    best[i % kClasses] = i < kClasses ? numbers[i] : Compared::greater(best[i % kClasses], numbers[i]);
+  if constexpr (tuning::one_warp_most_k_per_lane(kElements) > 2) {
+    if (maxima == 2 * kClasses) {
+      Number best[2 * kClasses];
+      take_maxima<Compared>(best, numbers);
+      return kth_best<kLanes>(best, k);
+    }
   }
+  Number best[kClasses];
+  take_maxima<Compared>(best, numbers);
   if (maxima == kClasses) return kth_best<kLanes>(best, k);
   Number pairs[2];
 #pragma unroll
@@ -182,7 +187,7 @@ __device__ __forceinline__ uint32_t first_of(uint32_t elements, int wanted) {
 #pragma unroll 1
   for (int begin = 0; begin < kElements && __any_sync(~0u, wanted > 0); begin += kInVector) {
     const uint32_t of_vector = elements >> begin & ((1u << kInVector) - 1);
-    const int own = __popc(of_vector), so_far = One::sum_so_far(own);
+    const int own = __popc(of_vector), so_far = sum_so_far<kLanes>(own);
     int left = wanted - (so_far - own);
 #pragma unroll
     for (int i = 0; i < kInVector; ++i) {
@@ -196,9 +201,9 @@ __device__ __forceinline__ uint32_t first_of(uint32_t elements, int wanted) {
 }
 
 // What a team lists, of which no two have one place in the order.
-template <class Bits, int kLanes>
+template <class Bits, int kLanes, int kElements>
 struct alignas(16) List {
-  static constexpr int kRoom = tuning::kOneWarpListPerLane * kLanes;
+  static constexpr int kPerLane = tuning::one_warp_list_per_lane(kElements), kRoom = kPerLane * kLanes;
   using Key = typename Resident<Bits>::Held;
 
   Key keys[kRoom];
@@ -207,8 +212,8 @@ struct alignas(16) List {
 
 // How many keys of a list are greater than each of a lane's, of which there are `kItems`.
 template <int kItems, class Key>
-__device__ __forceinline__ void count_greater(const Key* keys, int listed, const Key (&own)[kItems],
-                                              int (&ranks)[kItems]) {
+__device__ __forceinline__ void rank_by_counting(const Key* keys, int listed, const Key (&own)[kItems],
+                                                 int (&ranks)[kItems]) {
   constexpr int kAtOnce = 16 / static_cast<int>(sizeof(Key));
   struct alignas(16) Keys {
     Key key[kAtOnce];
@@ -221,14 +226,14 @@ __device__ __forceinline__ void count_greater(const Key* keys, int listed, const
 #pragma unroll
     for (int o = 0; o < kAtOnce; ++o) {
 #pragma unroll
-      for (int e = 0; e < kItems; ++e) ranks[e] += others.key[o] > own[e];
+      for (int e = 0; e < kItems; ++e) count_greater(ranks[e], others.key[o], own[e]);
     }
   }
 }
 
 // The same by a search, where `keys` descend.
 template <int kSize, int kItems, class Key>
-__device__ __forceinline__ void search_greater(const Key* keys, const Key (&own)[kItems],
+__device__ __forceinline__ void rank_by_search(const Key* keys, const Key (&own)[kItems],
                                                int (&ranks)[kItems]) {
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
@@ -241,10 +246,9 @@ __device__ __forceinline__ void search_greater(const Key* keys, const Key (&own)
 }
 
 // Step 4, where no list of the warp's has more than kItems a lane: write(rank, bits, index) for each.
-template <int kLanes, int kItems, class Order, class Write>
+template <int kLanes, int kItems, class Order, class List, class Write>
 __device__ __forceinline__ void write_ranked(const typename Order::Bits* input, const Order& order,
-                                             List<typename Order::Bits, kLanes>& list, int listed,
-                                             Write&& write) {
+                                             List& list, int listed, Write&& write) {
   using Bits = typename Order::Bits;
   using Key = typename Resident<Bits>::Held;
   using One = Team<kLanes>;
@@ -264,7 +268,7 @@ __device__ __forceinline__ void write_ranked(const typename Order::Bits* input, 
   if constexpr (kItems == 1) {
     list.keys[member] = keys[0];
     __syncwarp();  // all keys are there
-    count_greater(list.keys, listed, keys, ranks);
+    rank_by_counting(list.keys, listed, keys, ranks);
   } else {
     Key sorted[kItems];
 #pragma unroll
@@ -276,7 +280,7 @@ __device__ __forceinline__ void write_ranked(const typename Order::Bits* input, 
       list.keys[One::ascends() ? kSize - 1 - place : place] = sorted[e];
     }
     __syncwarp();  // all keys are there, in order
-    search_greater<kSize>(list.keys, keys, ranks);
+    rank_by_search<kSize>(list.keys, keys, ranks);
   }
   if constexpr (!Resident<Bits>::kDistinct) {
     // Without equals, ranks are 0 to listed - 1.
@@ -311,13 +315,14 @@ constexpr uint32_t kAllPresent = ~0u;
 template <int kLanes, class Order, class Share, class Write>
 __device__ __forceinline__ void select_row(const typename Order::Bits* input, int cols, const Order& order,
                                            const Share& share, uint32_t present, int maxima, int k,
-                                           List<typename Order::Bits, kLanes>& list, bool is_own,
-                                           Write&& write_winner) {
+                                           List<typename Order::Bits, kLanes, Share::kElements>& list,
+                                           bool is_own, Write&& write_winner) {
   using Compared = Numbers<Order>;
   using One = Team<kLanes>;
-  constexpr int kElements = Share::kElements, kRoom = List<typename Order::Bits, kLanes>::kRoom;
+  constexpr int kElements = Share::kElements;
+  constexpr int kPerLane = tuning::one_warp_list_per_lane(kElements), kRoom = kPerLane * kLanes;
   // So a bound that what lies behind the row's end reaches, as all elements do, is a crowded one.
-  static_assert(kElements > tuning::kOneWarpListPerLane);
+  static_assert(kElements > kPerLane);
   const auto bound = bound_of<kLanes, Compared>(share.number, maxima, k);
   const auto choose = [&](auto&& is_chosen) {
     uint32_t chosen = 0;
@@ -329,7 +334,7 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
   };
 
   uint32_t chosen = choose([&](auto number) { return Compared::reaches(number, bound); });
-  int so_far = One::sum_so_far(__popc(chosen));
+  int so_far = sum_so_far<kLanes>(__popc(chosen));
   int listed = One::from(so_far, kLanes - 1);
   const bool crowded = listed > tuning::one_warp_crowded(kRoom, kLanes, k);
   if (__any_sync(~0u, crowded)) {
@@ -350,7 +355,7 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
       above = One::sum(__popc(of_row.above));
     }
     chosen = of_row.above | first_of<kLanes, kElements, Share::kInVector>(of_row.equals, k - above);
-    so_far = One::sum_so_far(__popc(chosen));
+    so_far = sum_so_far<kLanes>(__popc(chosen));
     listed = One::from(so_far, kLanes - 1);
   }
 
@@ -368,7 +373,8 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
   const int most = kLanes == 32 ? listed : static_cast<int>(__reduce_max_sync(~0u, listed));
   if (most <= kLanes) return write_ranked<kLanes, 1>(input, order, list, listed, write);
   if (most <= 2 * kLanes) return write_ranked<kLanes, 2>(input, order, list, listed, write);
-  write_ranked<kLanes, 4>(input, order, list, listed, write);
+  if (kPerLane == 4 || most <= 4 * kLanes) return write_ranked<kLanes, 4>(input, order, list, listed, write);
+  if constexpr (kPerLane == 8) write_ranked<kLanes, 8>(input, order, list, listed, write);
 }
 
 template <class Order, int kLanes, int kElements>
@@ -377,7 +383,7 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
     select_rows(Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
   using Share = RowNumbers<Order, kElements>;
-  __shared__ List<Bits, kLanes> lists[tuning::kOneWarpThreads / kLanes];
+  __shared__ List<Bits, kLanes, kElements> lists[tuning::kOneWarpThreads / kLanes];
 
   const int team = static_cast<int>(threadIdx.x / kLanes);
   const int64_t own_row = static_cast<int64_t>(blockIdx.x) * (tuning::kOneWarpThreads / kLanes) + team;
@@ -413,7 +419,7 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
                    const __grid_constant__ WindowRows rows, Order order) {
   using Bits = typename Order::Bits;
   using Share = RowNumbers<Order, kElements>;
-  __shared__ List<Bits, kLanes> lists[tuning::kOneWarpThreads / kLanes];
+  __shared__ List<Bits, kLanes, kElements> lists[tuning::kOneWarpThreads / kLanes];
 
   const int team = static_cast<int>(threadIdx.x / kLanes), member = Team<kLanes>::member();
   const int64_t own_row = static_cast<int64_t>(blockIdx.x) * (tuning::kOneWarpThreads / kLanes) + team;
@@ -492,7 +498,7 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
   using Bits = typename Order::Bits;
   using Share = RowNumbers<Order, kElements>;
   constexpr int kTeams = tuning::kOneWarpThreads / kLanes;
-  __shared__ List<Bits, kLanes> lists[kTeams];
+  __shared__ List<Bits, kLanes, kElements> lists[kTeams];
 
   const int k = params.k;
   Bits* const tile = reinterpret_cast<Bits*>(dynamic_shared());

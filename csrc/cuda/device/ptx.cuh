@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 namespace gputopk::cuda {
 
@@ -28,6 +29,38 @@ __device__ inline uint64_t anew(uint64_t x) {
   asm volatile("" : "+l"(x));
 #endif
   return x;
+}
+
+// Adds to `sum` that of the lane `step` before, where one of the same kLanes is.
+template <int kLanes>
+__device__ inline void add_from_before(int& sum, int step) {
+#ifdef __CUDA_ARCH__
+  asm volatile(
+      "{ .reg .s32 other; .reg .pred is_there;\n\t"
+      "shfl.sync.up.b32 other|is_there, %0, %1, %2, 0xFFFFFFFF;\n\t"
+      "@is_there add.s32 %0, %0, other; }"
+      : "+r"(sum)
+      : "r"(step), "n"((32 - kLanes) << 8));
+#else
+  const int other = __shfl_up_sync(~0u, sum, step);
+  if (static_cast<int>(threadIdx.x % kLanes) >= step) sum += other;
+#endif
+}
+
+// Counts where x > y.
+template <class T>
+__device__ inline void count_greater(int& count, T x, T y) {
+#ifdef __CUDA_ARCH__
+  if constexpr (std::is_same_v<T, uint32_t>) {
+    asm("{ .reg .pred greater;\n\t"
+        "setp.gt.u32 greater, %1, %2;\n\t"
+        "@greater add.s32 %0, %0, 1; }"
+        : "+r"(count)
+        : "r"(x), "r"(y));
+    return;
+  }
+#endif
+  count += x > y;
 }
 
 }  // namespace gputopk::cuda

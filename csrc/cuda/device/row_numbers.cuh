@@ -185,7 +185,9 @@ class RowNumbers {
   }
 
   // Of element number i, in ascending order of i.
-  __device__ __forceinline__ int index(int i) const { return first_ + i / kInVector * step_ + i % kInVector; }
+  __device__ __forceinline__ int index(unsigned i) const {
+    return first_ + static_cast<int>(i / kInVector) * step_ + static_cast<int>(i % kInVector);
+  }
 
   Number number[kElements];
 

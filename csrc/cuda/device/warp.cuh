@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cuda/device/ptx.cuh"
+
 namespace gputopk::cuda {
 
 // Bits that hold x.
@@ -20,14 +22,11 @@ __device__ inline uint64_t warp_max(uint64_t x) {
   return x;
 }
 
-// The lanes' values from the first to this one.
+// The values of kLanes lanes from the first to this one.
+template <int kLanes = 32>
 __device__ inline int sum_so_far(int value) {
-  const int lane = static_cast<int>(threadIdx.x % 32);
 #pragma unroll
-  for (int step = 1; step < 32; step *= 2) {
-    const int other = __shfl_up_sync(~0u, value, step);
-    if (lane >= step) value += other;
-  }
+  for (int step = 1; step < kLanes; step *= 2) add_from_before<kLanes>(value, step);
   return value;
 }
 
