@@ -3,6 +3,7 @@ the input that has the others masked out."""
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -144,8 +145,7 @@ def topk_where(
             values = _values_at(rows[0], indices, counts, flags[0])
         found = [values]
     else:
-        indices, counts = _select_by_keys(rows, k, filter, flags, options)
-        found = [_values_at(key, indices, counts, flag) for key, flag in zip(rows, flags, strict=True)]
+        found, indices, counts = _select_by_keys(rows, k, filter, flags, options)
 
     def shaped(tensor: Tensor) -> Tensor:
         return tensor.view(*lead, k).movedim(-1, dim).contiguous()
@@ -332,63 +332,75 @@ def _select(
 
 def _select_by_keys(
     keys: list[Tensor], k: int, filter: _Filter, flags: list[_Key], options: dict[str, Any]
-) -> tuple[Tensor, Tensor]:
-    """Indices [rows, k] and counts [rows]. By stages: of the winners by one key those that are better than
-    the last of them are sure; the next key decides, where there are too many, among those that equal it. A
-    row without such has no winners in later stages, and costs them nothing."""
-    rows, cols = keys[0].shape
-    few = min(k, cols)
-    device = keys[0].device
-    needed = torch.full((rows, 1), few, device=device)  # winners that are still to be found
-    found = torch.zeros_like(needed)
-    # Winners, stage by stage; the place behind them takes what is none.
-    chosen = torch.full((rows, few + 1), cols, device=device)
-    row_k = None
-    for key, flag, is_last in zip(keys, flags, [False] * (len(keys) - 1) + [True], strict=True):
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Values of each key, indices and counts of [rows, cols]. By stages: of the winners by one key those that
+    are better than the last of them are sure; the next key decides, where there are too many, among those
+    that equal it. A row without such has no winners in later stages, and costs them nothing."""
+    few = min(k, keys[0].size(-1))
+    found, sure = [], []
+    needed = row_k = None
+    for stage, (key, flag) in enumerate(zip(keys, flags, strict=True)):
+        later = len(keys) - 1 - stage
         # One place more, to see whether another equals the last that is needed.
-        places = few if is_last else few + 1
         values, indices, counts = _select(
-            key, places, filter, flag, row_k=row_k,
-            pad_index=options["pad_index"], index_dtype=options["index_dtype"],
-        )  # fmt: skip
-        counts = counts.long().unsqueeze(-1)
-        sure = torch.minimum(counts, needed)
-        if not is_last:
-            own = _rows.comparable(values, flag.magnitude)
-            last = (needed - 1).clamp(min=0)
-            worst = own.gather(-1, last)
-            next_worst = own.gather(-1, needed)
-            is_tied = (needed > 0) & (counts > needed)
-            is_tied = is_tied & ~_rows.better(worst, next_worst, flag.largest)
-            better = _rows.better(own, worst, flag.largest).sum(-1, keepdim=True)
-            sure = torch.where(is_tied, better, sure)
-            comparison = _SAME_MAGNITUDE if flag.magnitude else _SAME_KEY
-            filter = filter.also(key, comparison, gather(values, -1, last).squeeze(-1))
-        position = torch.arange(places, device=device)
-        place = torch.where(position < sure, found + position, few)
-        chosen = chosen.scatter(-1, place, indices.long())
-        found = found + sure
-        if not is_last:
-            needed = torch.where(is_tied, needed - sure, 0)
-            row_k = torch.where(is_tied, needed + 1, 0).squeeze(-1)
-    position = torch.arange(few, device=device)
-    ids = chosen[:, :few].where(position < found, cols).sort(-1).values
-    if options["order"] != "index":
-        ids = _in_key_order(keys, ids, flags)
-    indices = ids.where(position < found, options["pad_index"]).to(options["index_dtype"])
-    indices = torch.constant_pad_nd(indices, (0, k - few), options["pad_index"])
-    return indices, found.squeeze(-1).int()
+            key, few + (later > 0), filter, flag, row_k=row_k, index_dtype=options["index_dtype"]
+        )
+        if later:
+            counts, needed, row_k, last = call(
+                torch.ops.gputopk._settle_stage, values, counts, needed, few, int(later > 1), *flag
+            )
+            filter = filter.also(key, _SAME_MAGNITUDE if flag.magnitude else _SAME_KEY, last)
+        found.append(indices)
+        sure.append(counts)
+    join = functools.partial(_join, keys, found, sure, k, few, flags)
+    if keys[0].is_cuda and few > _MOST_ORDERED and options["order"] != "any":
+        values, indices, counts = join(order="any", pad_index=keys[0].size(-1))
+        values, indices = _in_order(keys, indices, counts, flags, options)
+    else:
+        values, indices, counts = join(order=options["order"], pad_index=options["pad_index"])
+    for i, (key, flag) in enumerate(zip(keys, flags, strict=True)):
+        if key.is_floating_point() and wants_derivative(key):
+            values[i] = _values_at(key, indices, counts, flag)
+    return values, indices, counts
 
 
-def _in_key_order(keys: list[Tensor], ids: Tensor, flags: list[_Key]) -> Tensor:
-    """Ascending ids, as far as they are below cols, by the first key, then by the next, then by id."""
+_MOST_ORDERED = 2048  # winners of a row that the operator puts in order on CUDA
+
+
+def _join(
+    keys: list[Tensor],
+    found: list[Tensor],
+    sure: list[Tensor],
+    k: int,
+    few: int,
+    flags: list[_Key],
+    order: str,
+    pad_index: int,
+) -> tuple[list[Tensor], Tensor, Tensor]:
+    """The winners of all stages, in one of the operator's orders."""
+    values, indices, counts = call(
+        torch.ops.gputopk._join_stages, keys, found, sure, k, few, [flag.largest for flag in flags],
+        [flag.magnitude for flag in flags], _ORDERS.index(order), pad_index,
+    )  # fmt: skip
+    return list(values), indices, counts
+
+
+def _in_order(
+    keys: list[Tensor], ids: Tensor, counts: Tensor, flags: list[_Key], options: dict[str, Any]
+) -> tuple[list[Tensor], Tensor]:
+    """Of winners in any order, behind them cols: values and indices in the order that is asked for. By stable
+    selections of whole rows, from the last key to the first."""
     cols = keys[0].size(-1)
-    for key, flag in zip(reversed(keys), reversed(flags), strict=True):
-        own = gather(key.detach(), -1, ids.clamp(max=cols - 1))
-        # topk keeps equal elements in order.
-        ranking = topk(own, ids.size(-1), largest=flag.largest, magnitude=flag.magnitude).indices
-        ids = ids.gather(-1, ranking)
-    return ids.gather(-1, (ids == cols).to(torch.uint8).argsort(dim=-1, stable=True))
+    ids = topk(ids, ids.size(-1), largest=False).values
+    if options["order"] == "value":
+        for key, flag in zip(reversed(keys), reversed(flags), strict=True):
+            own = gather(key.detach(), -1, ids.clamp(max=cols - 1))
+            # topk keeps equal elements in order.
+            ranking = topk(own, ids.size(-1), largest=flag.largest, magnitude=flag.magnitude).indices
+            ids = ids.gather(-1, ranking)
+        ids = ids.gather(-1, (ids == cols).to(torch.uint8).argsort(dim=-1, stable=True))
+    values = [_values_at(key, ids, counts, flag) for key, flag in zip(keys, flags, strict=True)]
+    return values, ids.where(ids < cols, options["pad_index"])
 
 
 def _values_at(rows: Tensor, indices: Tensor, counts: Tensor, flags: _Key) -> Tensor:
@@ -402,7 +414,8 @@ def _values_at(rows: Tensor, indices: Tensor, counts: Tensor, flags: _Key) -> Te
 
 # What the stable ABI cannot register ------------------------------------------------------------------
 
-registry.impl("topk_where", torch.library.fallthrough_kernel, "Autograd")
+for _name in ("topk_where", "_settle_stage", "_join_stages"):
+    registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")
 
 
 @torch.library.register_fake("gputopk::topk_where")
@@ -467,3 +480,45 @@ def _(info, in_dims, self, k, columns, comparisons, thresholds, mask=None, row_k
         **options,
     )  # fmt: skip
     return tuple(output.view(examples, rows, *output.shape[1:]) for output in outputs), (0, 0, 0)
+
+
+@torch.library.register_fake("gputopk::_settle_stage")
+def _(values, counts, needed, k, spare, largest, magnitude):
+    numbers = [torch.empty_like(counts) for _ in range(3)]
+    return *numbers, values.new_empty((values.size(0),))
+
+
+@torch.library.register_fake("gputopk::_join_stages")
+def _(keys, found, counts, k, most, largest, magnitude, order, pad_index):
+    rows = keys[0].size(0)
+    values = [key.new_empty((rows, k)) for key in keys]
+    return values, found[0].new_empty((rows, k)), torch.empty_like(counts[0])
+
+
+def _all_rows(tensor: Tensor, dim: int | None, examples: int) -> Tensor:
+    """The rows of every example, one behind the other."""
+    tensor = tensor.expand(examples, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+    return tensor.reshape(-1, *tensor.shape[2:]).contiguous()
+
+
+@torch.library.register_vmap("gputopk::_settle_stage")
+def _(info, in_dims, values, counts, needed, *numbers):
+    tensors = [
+        None if tensor is None else _all_rows(tensor, dim, info.batch_size)
+        for tensor, dim in zip((values, counts, needed), in_dims, strict=False)
+    ]
+    outputs = torch.ops.gputopk._settle_stage(*tensors, *numbers)
+    return tuple(output.view(info.batch_size, -1) for output in outputs), (0, 0, 0, 0)
+
+
+@torch.library.register_vmap("gputopk::_join_stages")
+def _(info, in_dims, keys, found, counts, *numbers):
+    lists = [
+        [_all_rows(tensor, dim, info.batch_size) for tensor, dim in zip(tensors, dims, strict=True)]
+        for tensors, dims in zip((keys, found, counts), in_dims, strict=False)
+    ]
+    values, indices, totals = torch.ops.gputopk._join_stages(*lists, *numbers)
+    examples = info.batch_size
+    values = [value.view(examples, -1, value.size(-1)) for value in values]
+    outputs = values, indices.view(examples, -1, indices.size(-1)), totals.view(examples, -1)
+    return outputs, ([0] * len(values), 0, 0)

@@ -253,6 +253,31 @@ class _Sparsify(ctypes.Structure):
     ]
 
 
+class _Stage(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("dtype", "largest", "magnitude", "spare")),
+        *((name, ctypes.c_int64) for name in ("rows", "places", "k")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("values", "counts", "needed", "sure", "left", "row_k", "last")
+        ),
+    ]
+
+
+_MOST_KEYS = 4
+
+
+class _Join(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("keys", "order", "wide_indices")),
+        *((name, _MOST_KEYS * ctypes.c_int32) for name in ("dtypes", "largest", "magnitude")),
+        *((name, ctypes.c_int64) for name in ("rows", "cols", "k", "most", "pad_index")),
+        ("places", _MOST_KEYS * ctypes.c_int64),
+        *((name, _MOST_KEYS * ctypes.c_void_p) for name in ("columns", "found", "counts", "values")),
+        *((name, ctypes.c_void_p) for name in ("indices", "totals")),
+    ]
+
+
 def build(folder: Path = ROOT / "build" / "simt", csrc: Path | None = None, coverage: bool = True) -> Path:
     """Builds the library where it is older than its sources; returns it. MAX_JOBS compilers run at a time."""
     cmake, ninja = (
@@ -476,6 +501,68 @@ class Library:
             indices=indices.data_ptr(),
         )
         return values, indices, self._run(self.lib.simt_sparsify, call, device, seed)
+
+    def settle_stage(
+        self, values, counts, needed, k: int, spare: int, largest: bool, magnitude: bool,
+        device: Device = Device(), seed: int = 1,
+    ):  # fmt: skip
+        """As gputopk::_settle_stage."""
+        sure, left, row_k = (torch.empty_like(counts) for _ in range(3))
+        last = torch.empty(len(values), dtype=values.dtype)
+        call = _Stage(
+            dtype=_DTYPES[values.dtype],
+            largest=largest,
+            magnitude=magnitude,
+            spare=spare,
+            rows=values.shape[0],
+            places=values.shape[1],
+            k=k,
+            values=values.data_ptr(),
+            counts=counts.data_ptr(),
+            needed=0 if needed is None else needed.data_ptr(),
+            sure=sure.data_ptr(),
+            left=left.data_ptr(),
+            row_k=row_k.data_ptr(),
+            last=last.data_ptr(),
+        )
+        self._run(self.lib.simt_settle, call, device, seed)
+        return sure, left, row_k, last
+
+    def join_stages(
+        self, keys, found, counts, k: int, most: int, largest, magnitude, order: int, pad_index: int,
+        device: Device = Device(), seed: int = 1,
+    ):  # fmt: skip
+        """As gputopk::_join_stages."""
+        rows, cols = keys[0].shape
+        values = [torch.empty((rows, k), dtype=key.dtype) for key in keys]
+        indices = torch.empty((rows, k), dtype=found[0].dtype)
+        totals = torch.empty_like(counts[0])
+
+        def pointers(tensors):
+            return (_MOST_KEYS * ctypes.c_void_p)(*(tensor.data_ptr() for tensor in tensors))
+
+        call = _Join(
+            keys=len(keys),
+            order=order,
+            wide_indices=indices.dtype == torch.int64,
+            dtypes=(_MOST_KEYS * ctypes.c_int32)(*(_DTYPES[key.dtype] for key in keys)),
+            largest=(_MOST_KEYS * ctypes.c_int32)(*largest),
+            magnitude=(_MOST_KEYS * ctypes.c_int32)(*magnitude),
+            rows=rows,
+            cols=cols,
+            k=k,
+            most=most,
+            pad_index=pad_index,
+            places=(_MOST_KEYS * ctypes.c_int64)(*(indices.shape[1] for indices in found)),
+            columns=pointers(keys),
+            found=pointers(found),
+            counts=pointers(counts),
+            values=pointers(values),
+            indices=indices.data_ptr(),
+            totals=totals.data_ptr(),
+        )
+        self._run(self.lib.simt_join, call, device, seed)
+        return values, indices, totals
 
     def varlen(self, tensor, k: int, device: Device = Device(), seed: int = 1, gap: int = 0, **options):
         """((values, indices, counts), plan), as of torch_topk.topk_varlen. Numbers, masks and ids are dense;

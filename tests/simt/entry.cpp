@@ -98,6 +98,33 @@ struct SimtSparsify {
   void* indices;
 };
 
+// A stage of a selection by several keys; the buffers as StageBuffers has them.
+struct SimtStage {
+  int32_t dtype, largest, magnitude, spare;
+  int64_t rows, places, k;
+  const void* values;
+  const void* counts;
+  const void* needed;
+  void* sure;
+  void* left;
+  void* row_k;
+  void* last;
+};
+
+// And what joins them. Keys are rows x cols, adjacent.
+struct SimtJoin {
+  int32_t keys, order, wide_indices;
+  int32_t dtypes[gputopk::kMostKeys], largest[gputopk::kMostKeys], magnitude[gputopk::kMostKeys];
+  int64_t rows, cols, k, most, pad_index;
+  int64_t places[gputopk::kMostKeys];
+  const void* columns[gputopk::kMostKeys];
+  const void* found[gputopk::kMostKeys];
+  const void* counts[gputopk::kMostKeys];
+  void* values[gputopk::kMostKeys];
+  void* indices;
+  void* totals;
+};
+
 }  // extern "C"
 
 namespace {
@@ -216,6 +243,10 @@ int run_in(size_t workspace_bytes, Buffers buffers, Run&& run) {
   const int error = run(buffers);
   return simt::synchronize() ? error : kFailed;
 }
+
+struct NoWorkspace {
+  void* workspace = nullptr;
+};
 
 template <class Plan, class Buffers>
 int run_plan(const Plan& plan, const Buffers& buffers) {
@@ -526,6 +557,89 @@ int simt_sparsify(const SimtSparsify* call, const SimtDevice* device, char* text
     if (const int error = run_plan(plan, buffers); error != kOk) return error;
     check_written("value", call->values, winners * element, element);
     check_written("index", call->indices, winners * index, index);
+    return kOk;
+  });
+}
+
+// The steps between and behind the selections by several keys.
+int simt_settle(const SimtStage* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    use(*device);
+    gputopk::Stage stage;
+    stage.dtype = static_cast<gputopk::DType>(call->dtype);
+    stage.largest = call->largest != 0;
+    stage.magnitude = call->magnitude != 0;
+    stage.rows = call->rows;
+    stage.places = call->places;
+    stage.k = call->k;
+    stage.spare = call->spare;
+    gputopk::StageBuffers buffers;
+    buffers.values = call->values;
+    buffers.counts = static_cast<const int32_t*>(call->counts);
+    buffers.needed = static_cast<const int32_t*>(call->needed);
+    buffers.sure = static_cast<int32_t*>(call->sure);
+    buffers.left = static_cast<int32_t*>(call->left);
+    buffers.row_k = static_cast<int32_t*>(call->row_k);
+    buffers.last = call->last;
+    const size_t element = gputopk::dtype_bytes(stage.dtype), numbers = stage.rows * sizeof(int32_t);
+    add_list("values", call->values, stage.rows * stage.places * element);
+    add_list("counts", call->counts, numbers);
+    add_list("needed", call->needed, numbers);
+    for (void* output : {call->sure, call->left, call->row_k}) {
+      simt::add_region("numbers", output, numbers, simt::Region::kOutput);
+    }
+    simt::add_region("last", call->last, stage.rows * element, simt::Region::kOutput);
+    const int error = run_in(0, NoWorkspace{}, [&](const auto&) {
+      return cuda::stages::settle(stage, buffers, nullptr);
+    });
+    if (error != kOk) return error;
+    for (const void* output : {call->sure, call->left, call->row_k}) check_written("number", output, numbers, 4);
+    check_written("last", call->last, stage.rows * element, element);
+    return kOk;
+  });
+}
+
+int simt_join(const SimtJoin* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    use(*device);
+    gputopk::JoinProblem problem;
+    gputopk::JoinBuffers buffers;
+    problem.rows = call->rows;
+    problem.k = call->k;
+    problem.most = call->most;
+    problem.keys = call->keys;
+    problem.order = static_cast<gputopk::WinnerOrder>(call->order);
+    problem.wide_indices = call->wide_indices != 0;
+    problem.pad_index = call->pad_index;
+    const size_t index = problem.wide_indices ? 8 : 4;
+    const size_t places = static_cast<size_t>(problem.rows * problem.k), numbers = problem.rows * sizeof(int32_t);
+    for (int key = 0; key < problem.keys; ++key) {
+      const auto dtype = static_cast<gputopk::DType>(call->dtypes[key]);
+      const size_t element = gputopk::dtype_bytes(dtype);
+      problem.columns[key] = {call->columns[key], call->cols, 1, dtype, call->largest[key] != 0,
+                              call->magnitude[key] != 0};
+      problem.places[key] = call->places[key];
+      buffers.found[key] = call->found[key];
+      buffers.counts[key] = static_cast<const int32_t*>(call->counts[key]);
+      buffers.values[key] = call->values[key];
+      add_list("key", call->columns[key], problem.rows * call->cols * element);
+      add_list("found", call->found[key], problem.rows * call->places[key] * index);
+      add_list("counts", call->counts[key], numbers);
+      simt::add_region("values", call->values[key], places * element, simt::Region::kOutput);
+    }
+    buffers.indices = call->indices;
+    buffers.totals = static_cast<int32_t*>(call->totals);
+    simt::add_region("indices", call->indices, places * index, simt::Region::kOutput);
+    simt::add_region("totals", call->totals, numbers, simt::Region::kOutput);
+    const int error =
+        run_in(0, buffers, [&](const auto& all) { return cuda::stages::join(problem, all, nullptr); });
+    if (error != kOk) return error;
+    for (int key = 0; key < problem.keys; ++key) {
+      const size_t element = gputopk::dtype_bytes(problem.columns[key].dtype);
+      check_written("value", call->values[key], places * element, element);
+    }
+    check_written("index", call->indices, places * index, index);
+    check_written("total", call->totals, numbers, sizeof(int32_t));
     return kOk;
   });
 }

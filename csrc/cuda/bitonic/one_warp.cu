@@ -34,6 +34,9 @@
 namespace gputopk::cuda::bitonic {
 namespace {
 
+template <int kNumber>
+using Int = std::integral_constant<int, kNumber>;
+
 template <class Bits>
 struct Params {
   const Bits* input;
@@ -245,10 +248,60 @@ __device__ __forceinline__ void rank_by_search(const Key* keys, const Key (&own)
   }
 }
 
-// Step 4, where no list of the warp's has more than kItems a lane: write(rank, bits, index) for each.
+// Step 3. A list of a team's elements with a bit: lane after lane, of which `before` says how many those
+// before this one have; or in order of index.
+template <class Share>
+__device__ __forceinline__ void list_by_lane(const Share& share, uint32_t chosen, int before,
+                                             uint16_t* indices) {
+  for (uint16_t* at = indices + before; chosen != 0; ++at) {
+    const int i = 31 - __clz(static_cast<int>(chosen));
+    *at = static_cast<uint16_t>(share.index(i));
+    chosen ^= 1u << i;
+  }
+}
+template <int kLanes, class Share>
+__device__ __forceinline__ void list_by_index(const Share& share, uint32_t chosen, uint16_t* indices) {
+  constexpr int kInVector = Share::kInVector;
+  // Vectors of lower numbers come first, then lanes.
+#pragma unroll 1
+  for (int begin = 0; begin < Share::kElements; begin += kInVector) {
+    const uint32_t of_vector = chosen & ((1u << kInVector) - 1) << begin;
+    const int so_far = sum_so_far<kLanes>(__popc(of_vector));
+    uint16_t* at = indices + (so_far - __popc(of_vector));
+    for (uint32_t left = of_vector; left != 0; left &= left - 1) {
+      *at++ = static_cast<uint16_t>(share.index(31 - __clz(static_cast<int>(left & (~left + 1)))));
+    }
+    indices += Team<kLanes>::from(so_far, kLanes - 1);
+  }
+}
+
+// Adds to each rank how many listed before have the same. `counts`: room for one a listed.
+template <int kLanes, int kItems, class Count>
+__device__ __forceinline__ void separate_equals(int listed, int (&ranks)[kItems], Count* counts) {
+  const int member = Team<kLanes>::member(), lane = static_cast<int>(threadIdx.x % 32);
+  __syncwarp();  // what was there has been read
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) counts[member + e * kLanes] = 0;
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    __syncwarp();  // those listed before are counted
+    const bool is_there = member + e * kLanes < listed;
+    const int rank = ranks[e];
+    const unsigned same =
+        __match_any_sync(~0u, Team<kLanes>::first_lane() << 16 | (is_there ? rank : 0xFFFF));
+    const int before = __popc(same & ((1u << lane) - 1));
+    const int earlier = is_there ? static_cast<int>(counts[rank]) : 0;
+    ranks[e] = rank + earlier + before;
+    __syncwarp();  // the counts have been read
+    if (is_there && before == 0) counts[rank] = static_cast<Count>(earlier + __popc(same));
+  }
+}
+
+// Step 4, where no list of the warp's has more than kItems a lane: write(rank, bits, index) for each. False,
+// and nothing is written, where equals of a team are not listed in order of index.
 template <int kLanes, int kItems, class Order, class List, class Write>
-__device__ __forceinline__ void write_ranked(const typename Order::Bits* input, const Order& order,
-                                             List& list, int listed, Write&& write) {
+__device__ __forceinline__ bool write_ranked(const typename Order::Bits* input, const Order& order,
+                                             List& list, int listed, bool by_index, Write&& write) {
   using Bits = typename Order::Bits;
   using Key = typename Resident<Bits>::Held;
   using One = Team<kLanes>;
@@ -283,29 +336,21 @@ __device__ __forceinline__ void write_ranked(const typename Order::Bits* input, 
     rank_by_search<kSize>(list.keys, keys, ranks);
   }
   if constexpr (!Resident<Bits>::kDistinct) {
-    // Without equals, ranks are 0 to listed - 1.
-    int sum = 0;
+    if (by_index) {
+      separate_equals<kLanes>(listed, ranks, list.keys);
+    } else {
+      // Without equals, ranks are 0 to listed - 1.
+      int sum = 0;
 #pragma unroll
-    for (int e = 0; e < kItems; ++e) sum += member + e * kLanes < listed ? ranks[e] : 0;
-    if (__any_sync(~0u, One::sum(sum) != listed * (listed - 1) / 2)) {
-      if constexpr (kItems > 1) {
-        __syncwarp();  // the keys in order have been read
-#pragma unroll
-        for (int e = 0; e < kItems; ++e) list.keys[member + e * kLanes] = keys[e];
-        __syncwarp();  // they are as they were listed
-      }
-      for (int at = 0; at < listed; ++at) {
-        const Key key = list.keys[at];
-        const uint32_t index = list.indices[at];
-#pragma unroll
-        for (int e = 0; e < kItems; ++e) ranks[e] += (key == keys[e]) & (index < indices[e]);
-      }
+      for (int e = 0; e < kItems; ++e) sum += member + e * kLanes < listed ? ranks[e] : 0;
+      if (__any_sync(~0u, One::sum(sum) != listed * (listed - 1) / 2)) return false;
     }
   }
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (member + e * kLanes < listed) write(ranks[e], bits[e], indices[e]);
   }
+  return true;
 }
 
 constexpr uint32_t kAllPresent = ~0u;
@@ -337,6 +382,8 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
   int so_far = sum_so_far<kLanes>(__popc(chosen));
   int listed = One::from(so_far, kLanes - 1);
   const bool crowded = listed > tuning::one_warp_crowded(kRoom, kLanes, k);
+  // Lists of elements that may be equal are in order of index, from the first if it is known that some are.
+  bool by_index = __any_sync(~0u, crowded) && !Resident<typename Order::Bits>::kDistinct;
   if (__any_sync(~0u, crowded)) {
     Chosen of_row{chosen, 0};
     bool found = !crowded;
@@ -359,22 +406,32 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
     listed = One::from(so_far, kLanes - 1);
   }
 
-  uint16_t* at = list.indices + (so_far - __popc(chosen));
-  while (chosen != 0) {
-    const int i = 31 - __clz(static_cast<int>(chosen));
-    *at++ = static_cast<uint16_t>(share.index(i));
-    chosen ^= 1u << i;
-  }
-  __syncwarp();  // the list is whole
-
   const auto write = [&](int rank, typename Order::Bits bits, uint32_t index) {
     if (is_own && rank < k) write_winner(rank, bits, index);
   };
   const int most = kLanes == 32 ? listed : static_cast<int>(__reduce_max_sync(~0u, listed));
-  if (most <= kLanes) return write_ranked<kLanes, 1>(input, order, list, listed, write);
-  if (most <= 2 * kLanes) return write_ranked<kLanes, 2>(input, order, list, listed, write);
-  if (kPerLane == 4 || most <= 4 * kLanes) return write_ranked<kLanes, 4>(input, order, list, listed, write);
-  if constexpr (kPerLane == 8) write_ranked<kLanes, 8>(input, order, list, listed, write);
+  const auto write_list = [&](auto items) {
+    return write_ranked<kLanes, decltype(items)::value>(input, order, list, listed, by_index, write);
+  };
+  for (;;) {
+    if (by_index) {
+      list_by_index<kLanes>(share, chosen, list.indices);
+    } else {
+      list_by_lane(share, chosen, so_far - __popc(chosen), list.indices);
+    }
+    __syncwarp();  // the list is whole
+    if (most <= kLanes) {
+      if (write_list(Int<1>{})) return;
+    } else if (most <= 2 * kLanes) {
+      if (write_list(Int<2>{})) return;
+    } else if (kPerLane == 4 || most <= 4 * kLanes) {
+      if (write_list(Int<4>{})) return;
+    } else if constexpr (kPerLane == 8) {
+      if (write_list(Int<8>{})) return;
+    }
+    by_index = true;
+    __syncwarp();  // the list has been read
+  }
 }
 
 template <class Order, int kLanes, int kElements>
@@ -594,9 +651,6 @@ ErrorCode OneWarp::run(const Problem& problem, const Buffers& buffers, Stream st
 }
 
 namespace {
-
-template <int kNumber>
-using Int = std::integral_constant<int, kNumber>;
 
 // run(lanes, elements, order) with the config's shape as constants.
 template <class Run>
