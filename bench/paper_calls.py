@@ -106,6 +106,7 @@ _BASELINES: dict[str, tuple[str, Record]] = {
     "per-thread": ("_per_thread_topk", {}),
     "per-thread registers": ("_per_thread_topk", {"registers": True}),
     "bucket": ("_bucket_topk", {}),
+    "tree": ("_tree_topk", {}),
 }
 # The split-bucket paper's variants, as options of `_split_bucket`.
 _SPLIT_BUCKET: dict[str, Record] = {

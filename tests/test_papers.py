@@ -93,6 +93,7 @@ def test_what_the_study_build_is_asked_for(monkeypatch):
         "per-thread": ("_per_thread_topk", 4, False, False, {}),
         "per-thread registers": ("_per_thread_topk", 4, False, False, {"registers": True}),
         "bucket": ("_bucket_topk", 4, False, False, {}),
+        "tree": ("_tree_topk", 4, False, False, {}),
         "TK_RdSP": ("_split_bucket", 4, False, False, {"rule": 1}),
         "TK_StSP": ("_split_bucket", 4, False, False, {"rule": 2, "task": False, "control_flow": False}),
         "TK_StSPT": ("_split_bucket", 4, False, False, {"rule": 2, "task": True, "control_flow": False}),

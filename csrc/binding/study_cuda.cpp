@@ -176,13 +176,16 @@ std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, 
   return run_study(request, [&] { return *found; });
 }
 
+void check_wide_elements(const char* op, const Request& request) {
+  check(dtype_bytes(request.problem.dtype) >= 4, op, "self must have elements of 4 or 8 bytes, but is of ",
+        dtype_name(request.problem.dtype));
+}
+
 // A baseline of cuda/baselines.h. `make` gives its config, where there is anything to do.
 template <class MakeConfig>
 std::tuple<Tensor, Tensor> run_baseline(const char* op, Request& request, MakeConfig&& make) {
   const Problem& problem = request.problem;
   check(!problem.sorted, op, "sorted must be False, as the winners come in any order");
-  check(dtype_bytes(problem.dtype) >= 4, op, "self must have elements of 4 or 8 bytes, but is of ",
-        dtype_name(problem.dtype));
   check(problem.cols < int64_t{1} << 32, op, "rows must have fewer than 2^32 elements, but have ",
         problem.cols);
   check(problem.rows <= INT32_MAX, op, "there must be at most ", INT32_MAX, " rows, but are ", problem.rows);
@@ -207,6 +210,7 @@ std::tuple<Tensor, Tensor> per_thread_topk(Tensor self, int64_t k, bool largest,
                                            bool registers) {
   constexpr const char* kOp = "gputopk::_per_thread_topk: ";
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  check_wide_elements(kOp, request);
   return run_baseline(kOp, request, [&](const cuda::Device& device) {
     check(!registers || cuda::PerThread::fits_registers(request.problem), kOp,
           "registers must be False but for float32 and k of 8, 16, 32, 64 or 128; k is ", k, " and dtype ",
@@ -219,9 +223,17 @@ std::tuple<Tensor, Tensor> per_thread_topk(Tensor self, int64_t k, bool largest,
 }
 
 std::tuple<Tensor, Tensor> bucket_topk(Tensor self, int64_t k, bool largest, bool sorted) {
+  constexpr const char* kOp = "gputopk::_bucket_topk: ";
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
-  return run_baseline("gputopk::_bucket_topk: ", request, [&](const cuda::Device& device) {
-    return cuda::Bucket::plan(request.problem, device);
+  check_wide_elements(kOp, request);
+  return run_baseline(
+      kOp, request, [&](const cuda::Device& device) { return cuda::Bucket::plan(request.problem, device); });
+}
+
+std::tuple<Tensor, Tensor> tree_topk(Tensor self, int64_t k, bool largest, bool sorted) {
+  Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
+  return run_baseline("gputopk::_tree_topk: ", request, [&](const cuda::Device& device) {
+    return cuda::SearchTree::plan(request.problem, device);
   });
 }
 
@@ -326,15 +338,19 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
       "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
       "-> "
       "(Tensor values, Tensor indices)");
-  // Baselines of the papers, for elements of 4 and 8 bytes in rows of fewer than 2^32; `sorted` must be
-  // False. Every thread keeps the k best that it sees, in a heap in shared memory, so k is some hundreds at
-  // most; or in a list in registers (float32, some k).
+  // Baselines of the papers, for rows of fewer than 2^32 elements, of 4 and 8 bytes but for the search tree;
+  // `sorted` must be False. Every thread keeps the k best that it sees, in a heap in shared memory, so k is
+  // some hundreds at most; or in a list in registers (float32, some k).
   m.def(
       "_per_thread_topk(Tensor self, SymInt k, bool largest=True, bool sorted=False, *, bool "
       "registers=False) -> (Tensor values, Tensor indices)");
   // Buckets of equal width between the least key and the greatest.
   m.def(
       "_bucket_topk(Tensor self, SymInt k, bool largest=True, bool sorted=False) -> (Tensor values, Tensor "
+      "indices)");
+  // Buckets between elements of a sample, found by a search tree: sample select.
+  m.def(
+      "_tree_topk(Tensor self, SymInt k, bool largest=True, bool sorted=False) -> (Tensor values, Tensor "
       "indices)");
   // Reads `self` once and leaves one number a block in `scratch`: the yardstick of the benchmarks.
   m.def("_read_floor(Tensor self, Tensor(a!) scratch) -> ()");
@@ -351,5 +367,6 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("_form", TORCH_BOX(&form_study));
   m.impl("_per_thread_topk", TORCH_BOX(&per_thread_topk));
   m.impl("_bucket_topk", TORCH_BOX(&bucket_topk));
+  m.impl("_tree_topk", TORCH_BOX(&tree_topk));
   m.impl("_read_floor", TORCH_BOX(&read_floor));
 }

@@ -1,5 +1,6 @@
-// Baselines of the papers that no library has, in the study library alone: small and exact. Both serve
-// elements of 4 and 8 bytes, in rows of fewer than 2^32, and leave the winners in any order.
+// Baselines of the papers that no library has, in the study library alone: small and exact. All serve
+// rows of fewer than 2^32 elements, of 4 and 8 bytes, SearchTree of any width, and leave the winners in any
+// order.
 #pragma once
 
 #include <cstddef>
@@ -29,6 +30,16 @@ struct Bucket {
   int blocks_per_row;
 
   static Bucket plan(const Problem& problem, const Device& device);
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// Buckets between elements of a sample, found by a search tree: study/tree.cu.
+struct SearchTree {
+  int blocks_per_row;
+  int levels;
+
+  static SearchTree plan(const Problem& problem, const Device& device);
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };

@@ -1,4 +1,4 @@
-"""The papers' baselines of the study library on a GPU: per-thread top-k and bucket top-k."""
+"""The papers' baselines of the study library on a GPU: per-thread, bucket and search-tree top-k."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests import inputs, oracle, study_library  # noqa: F401 (loads the operato
 
 pytestmark = pytest.mark.gpu
 
-OPERATORS = ("_per_thread_topk", "_bucket_topk")
+OPERATORS = ("_per_thread_topk", "_bucket_topk", "_tree_topk")
 DTYPES = (torch.int32, torch.uint32, torch.float32, torch.int64, torch.float64)
 
 each_operator = pytest.mark.parametrize("name", OPERATORS)
@@ -58,10 +58,20 @@ def test_lists_in_registers(device, k):
             per_thread(torch.zeros(1, 500, dtype=other, device=device), count, True, False, registers=True)
 
 
-def test_buckets_serve_any_k(device):
+@pytest.mark.parametrize("name", ["_bucket_topk", "_tree_topk"])
+def test_buckets_serve_any_k(device, name):
     tensor = inputs.make("normal", 2, 100_003, torch.float32, device)
     for k in (1000, 50_000, 100_002, 100_003):
-        check("_bucket_topk", tensor, k)
+        check(name, tensor, k)
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.float16, torch.bfloat16], ids=oracle.name_of)
+def test_the_search_tree_serves_narrow_elements(device, dtype):
+    for rows, cols, ks in ((9, 70_000, (1, 256, 69_999)), (1, 3_000_000, (64, 100_000))):
+        for seed, family in enumerate(inputs.names_for(dtype)):
+            tensor = inputs.make(family, rows, cols, dtype, device, seed)
+            for k in ks:
+                check("_tree_topk", tensor, k, largest=(seed + k) % 2 == 0)
 
 
 def test_a_row_that_is_long(device):
@@ -87,10 +97,11 @@ def test_what_a_baseline_does_not_serve_is_refused_by_name(device, name):
     tensor = torch.zeros(2, 5000, device=device)
     with pytest.raises(RuntimeError, match=f"{name}: sorted must be False"):
         function(tensor, 5, True, True)
-    with pytest.raises(
-        RuntimeError, match=f"{name}: self must have elements of 4 or 8 bytes, but is of bfloat16"
-    ):
-        function(tensor.bfloat16(), 5, True, False)
+    if name != "_tree_topk":
+        with pytest.raises(
+            RuntimeError, match=f"{name}: self must have elements of 4 or 8 bytes, but is of bfloat16"
+        ):
+            function(tensor.bfloat16(), 5, True, False)
     with pytest.raises(RuntimeError, match="k is 5001"):
         function(tensor, 5001, True, False)
 

@@ -357,6 +357,11 @@ int simt_baseline(const SimtTopk* call, const SimtDevice* device, char* text, si
       std::snprintf(text, bytes, "%d blocks a row", config.blocks_per_row);
       return run_config(config);
     }
+    if (name == "tree") {
+      const auto config = cuda::SearchTree::plan(problem, gpu);
+      std::snprintf(text, bytes, "%d levels, %d blocks a row", config.levels, config.blocks_per_row);
+      return run_config(config);
+    }
     const bool registers = name == "per-thread-registers";
     if (name != "per-thread" && !registers) throw std::runtime_error("no baseline " + name);
     if (registers && !cuda::PerThread::fits_registers(problem)) throw std::invalid_argument("k or dtype");

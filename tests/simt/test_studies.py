@@ -9,8 +9,9 @@ from tests import inputs, oracle
 from tests.cases import Case
 from tests.simt import emulated
 
-BASELINES = ("per-thread", "bucket")
+BASELINES = ("per-thread", "bucket", "tree")
 DTYPES = (torch.int32, torch.float32, torch.int64, torch.float64)
+NARROW = (torch.bool, torch.uint8, torch.int8, torch.float8_e5m2, torch.int16, torch.float16, torch.bfloat16)
 
 each_baseline = pytest.mark.parametrize("baseline", BASELINES)
 each_dtype = pytest.mark.parametrize("dtype", DTYPES, ids=oracle.name_of)
@@ -98,3 +99,68 @@ def test_ranges_that_no_power_of_16_divides(width):
         for k in (2, 5, tensor.shape[1] // 2, tensor.shape[1] - 3):
             for largest in (True, False):
                 emulated.check(tensor.to(dtype), k, largest=largest, sorted=False, baseline="bucket")
+
+
+@pytest.mark.parametrize("dtype", (*NARROW, *DTYPES), ids=oracle.name_of)
+def test_a_tree_divides_every_dtype_whatever_k(dtype):
+    for turn, name in enumerate(inputs.names_for(dtype)):
+        k = (2, 700, 5000, 8999)[turn % 4]
+        where = (
+            f"largest={turn // 2 % 2} magnitude={turn % 5 == 4:d} offset={turn % 3} seed={turn} sm_count=3"
+        )
+        check(f"{oracle.name_of(dtype)} {name} {1 + turn % 2}x{9000 + turn} k={k} {where}", "tree")
+
+
+def test_a_tree_has_as_many_levels_as_a_row_should_need():
+    for cols, levels in ((4096, 0), (4097, 1), (2**18, 1), (2**18 + 1, 2), (300_000, 2)):
+        for name, k in (("normal", 1000), ("all_equal", 3), ("increasing", cols // 2), ("normal", cols)):
+            plan = check(f"float32 {name} 1x{cols} k={k} sm_count=2", "tree")
+            assert plan.startswith(f"{levels} levels")
+
+
+def sampled(cols: int, samples: int = 1024) -> torch.Tensor:
+    """Where device/sample.cuh has a row's sample."""
+    mask = 2**32 - 1
+    positions = []
+    for i in range(samples):
+        x = (i ^ i >> 16) * 0x85EBCA6B & mask
+        x = (x ^ x >> 13) * 0xC2B2AE35 & mask
+        x ^= x >> 16
+        first, next_ = (n * ((cols << 16) // samples) >> 16 for n in (i, i + 1))
+        positions.append(first + (x * (next_ - first) >> 32))
+    return torch.tensor(positions)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int16], ids=oracle.name_of)
+def test_a_sample_that_misleads_leaves_the_row_to_the_block_that_finishes(dtype):
+    """Nearly all other elements are in one bucket, which is not stored; the next sample has few of it."""
+    for above, below in ((1024, 0), (1021, 0), (0, 1024), (600, 421), (10, 1000)):
+        cols = 300_000 if above == 1021 else 9000
+        where = sampled(cols)
+        tensor = inputs.make("normal", 1, cols, torch.float32).mul(100).to(dtype)
+        tensor[0, where[:above]] += 2000
+        tensor[0, where[1024 - below :]] -= 2000
+        for k in {1, above + 1, cols // 2, cols - below, cols - 1}:
+            for largest in (True, False):
+                emulated.check(tensor, k, largest=largest, sorted=False, baseline="tree")
+
+
+def test_a_bucket_that_the_sample_missed_is_divided_where_it_was_stored():
+    """30,000 elements that no sampled one is among: a second level has work, from one buffer to the other."""
+    tensor = inputs.make("normal", 1, 300_000, torch.float32)
+    missed = torch.ones(tensor.shape[1], dtype=torch.bool)
+    missed[sampled(tensor.shape[1])] = False
+    tensor[0, missed.nonzero()[::9, 0][:30_000]] += 50
+    for k in (1, 15_000, 29_990, 30_010):
+        for largest in (True, False):
+            emulated.check(tensor, k, largest=largest, sorted=False, baseline="tree")
+
+
+def test_a_tree_of_the_greatest_keys():
+    """Where the range of entries ends with the greatest number, the block that finishes cuts off its bins."""
+    for dtype in (torch.int32, torch.int64):
+        greatest = torch.iinfo(dtype).max
+        tensor = greatest - torch.arange(9000, dtype=dtype)[None] // 3
+        for k in (1, 2, 5, 20, 4000):
+            emulated.check(tensor, k, sorted=False, baseline="tree")
+            emulated.check(-1 - tensor, k, largest=False, sorted=False, baseline="tree")
