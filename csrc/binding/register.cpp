@@ -111,6 +111,16 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "Tensor? mask=None, Tensor? row_k=None, *, bool largest=True, bool magnitude=False, int order=1, "
       "int pad_index=-1, ScalarType? index_dtype=None) -> (Tensor values, Tensor indices, Tensor counts)");
 
+  // Between selections by several keys, one after the other, and behind the last (core/stages.h). A stage's
+  // values and counts are topk_where's, by value, of one place more than are needed: those that `needed` says,
+  // or k.
+  m.def(
+      "_settle_stage(Tensor values, Tensor counts, Tensor? needed, SymInt k, int spare, bool largest, "
+      "bool magnitude) -> (Tensor sure, Tensor left, Tensor row_k, Tensor last)");
+  m.def(
+      "_join_stages(Tensor[] keys, Tensor[] found, Tensor[] counts, SymInt k, SymInt most, bool[] largest, "
+      "bool[] magnitude, int order, int pad_index) -> (Tensor[] values, Tensor indices, Tensor totals)");
+
   // The plan that the call would take, as text: for tests, benches and bug reports.
   m.def(
       "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "

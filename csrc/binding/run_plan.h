@@ -20,6 +20,15 @@ std::string text_of_plan(const Plan& plan) {
   return std::string(text) + "; workspace " + std::to_string(cuda::workspace_bytes(plan)) + " bytes";
 }
 
+// Throws where a launch failed. `op` opens the error, and `details()` closes it.
+template <class Details>
+void check_launch(cuda::ErrorCode error, const char* op, Details&& details) {
+  if (error == 0) return;
+  cudaGetLastError();  // not left for the next call to find
+  throw std::runtime_error(
+      words_of(op, "CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)), details()));
+}
+
 // Allocates the workspace on the device of `like`, launches, and throws where a launch fails. `op` opens the
 // errors.
 template <class Plan, class Buffers>
@@ -30,11 +39,8 @@ void run_plan(const Plan& plan, Buffers buffers, const Tensor& like, const char*
   std::optional<Tensor> workspace;
   if (bytes > 0) workspace = new_empty({bytes}, ScalarType::Byte, like, op);
   buffers.workspace = workspace ? workspace->mutable_data_ptr() : nullptr;
-  const cuda::ErrorCode error = cuda::run(plan, buffers, current_stream(device_index));
-  if (error == 0) return;
-  cudaGetLastError();  // not left for the next call to find
-  throw std::runtime_error(words_of(op, "CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)),
-                                    " (plan: ", text_of_plan(plan), ")"));
+  check_launch(cuda::run(plan, buffers, current_stream(device_index)), op,
+               [&] { return " (plan: " + text_of_plan(plan) + ")"; });
 }
 
 }  // namespace gputopk::binding

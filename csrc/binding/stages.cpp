@@ -15,8 +15,8 @@ DType checked_dtype(const Tensor& tensor, const char* name, const char* op) {
   return *dtype;
 }
 
-void check_dense(const Tensor& tensor, const char* name, const std::vector<int64_t>& sizes, const Tensor& like,
-                 const char* op) {
+void check_dense(const Tensor& tensor, const char* name, const std::vector<int64_t>& sizes,
+                 const Tensor& like, const char* op) {
   check(to_vector(tensor.sizes()) == sizes, op, name, " must have shape ", sizes_text(sizes), ", but has ",
         sizes_text(tensor));
   check(tensor.device() == like.device(), op, name, " must be on ", device_name(like.device()),
@@ -68,9 +68,9 @@ Joined join_stages(const JoinArguments& arguments, JoinRun run) {
   const auto& [keys, found, counts, k, most, largest, magnitude, order, pad_index] = arguments;
   const size_t count = keys.size();
   check(count >= 1 && count <= kMostKeys, kJoin, "there must be 1 to ", kMostKeys, " keys, but are ", count);
-  check(found.size() == count && counts.size() == count && largest.size() == count &&
-            magnitude.size() == count,
-        kJoin, "keys, found, counts, largest and magnitude must be as many");
+  check(
+      found.size() == count && counts.size() == count && largest.size() == count && magnitude.size() == count,
+      kJoin, "keys, found, counts, largest and magnitude must be as many");
   check(order >= 0 && order < kWinnerOrders, kJoin, "order must be in [0, ", kWinnerOrders - 1, "], but is ",
         order);
   check(most >= 0 && most <= k, kJoin, "most must be in [0, ", k, "], but is ", most);
@@ -94,8 +94,9 @@ Joined join_stages(const JoinArguments& arguments, JoinRun run) {
     const Tensor& key = keys[i];
     check(to_vector(key.sizes()) == to_vector(first.sizes()), kJoin, "keys must have one shape");
     check(key.device() == first.device(), kJoin, "keys must be on one device");
-    problem.columns[i] = {key.const_data_ptr(), key.stride(0),           key.stride(1),
-                          checked_dtype(key, "a key", kJoin), largest[i], magnitude[i]};
+    problem.columns[i] = {key.const_data_ptr(), key.stride(0),
+                          key.stride(1),        checked_dtype(key, "a key", kJoin),
+                          largest[i],           magnitude[i]};
     check(found[i].dim() == 2 && found[i].scalar_type() == index_type, kJoin,
           "found must have 2 dimensions and one dtype");
     problem.places[i] = found[i].size(1);

@@ -111,11 +111,11 @@ struct JoinProblem {
 };
 
 struct JoinBuffers {
-  const void* found[kMostKeys] = {};       // rows x places: the indices of a stage's winners, best first
-  const int32_t* counts[kMostKeys] = {};   // of those that are sure
-  void* values[kMostKeys] = {};            // rows x k of each key's dtype
-  void* indices = nullptr;                 // rows x k
-  int32_t* totals = nullptr;               // of a row's winners
+  const void* found[kMostKeys] = {};      // rows x places: the indices of a stage's winners, best first
+  const int32_t* counts[kMostKeys] = {};  // of those that are sure
+  void* values[kMostKeys] = {};           // rows x k of each key's dtype
+  void* indices = nullptr;                // rows x k
+  int32_t* totals = nullptr;              // of a row's winners
   void* workspace = nullptr;
 };
 

@@ -594,11 +594,11 @@ int simt_settle(const SimtStage* call, const SimtDevice* device, char* text, siz
       simt::add_region("numbers", output, numbers, simt::Region::kOutput);
     }
     simt::add_region("last", call->last, stage.rows * element, simt::Region::kOutput);
-    const int error = run_in(0, NoWorkspace{}, [&](const auto&) {
-      return cuda::stages::settle(stage, buffers, nullptr);
-    });
+    const int error =
+        run_in(0, NoWorkspace{}, [&](const auto&) { return cuda::stages::settle(stage, buffers, nullptr); });
     if (error != kOk) return error;
-    for (const void* output : {call->sure, call->left, call->row_k}) check_written("number", output, numbers, 4);
+    for (const void* output : {call->sure, call->left, call->row_k})
+      check_written("number", output, numbers, 4);
     check_written("last", call->last, stage.rows * element, element);
     return kOk;
   });
@@ -617,11 +617,12 @@ int simt_join(const SimtJoin* call, const SimtDevice* device, char* text, size_t
     problem.wide_indices = call->wide_indices != 0;
     problem.pad_index = call->pad_index;
     const size_t index = problem.wide_indices ? 8 : 4;
-    const size_t places = static_cast<size_t>(problem.rows * problem.k), numbers = problem.rows * sizeof(int32_t);
+    const size_t places = static_cast<size_t>(problem.rows * problem.k),
+                 numbers = problem.rows * sizeof(int32_t);
     for (int key = 0; key < problem.keys; ++key) {
       const auto dtype = static_cast<gputopk::DType>(call->dtypes[key]);
       const size_t element = gputopk::dtype_bytes(dtype);
-      problem.columns[key] = {call->columns[key], call->cols, 1, dtype, call->largest[key] != 0,
+      problem.columns[key] = {call->columns[key],       call->cols, 1, dtype, call->largest[key] != 0,
                               call->magnitude[key] != 0};
       problem.places[key] = call->places[key];
       buffers.found[key] = call->found[key];

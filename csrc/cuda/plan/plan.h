@@ -21,6 +21,7 @@
 #include "cuda/sort/sort.h"
 #include "cuda/sparsify/sparsify.h"
 #include "cuda/split_bucket/split_bucket.h"
+#include "cuda/stages/stages.h"
 #include "cuda/strided/strided.h"
 #include "cuda/varlen/varlen.h"
 

@@ -139,11 +139,13 @@ ErrorCode join(const JoinProblem& problem, const JoinBuffers& buffers, Stream st
   static std::atomic<uint64_t> allowed{0};
   const cudaError_t error = allow_shared_memory(join_rows, shared, allowed);
   if (error != cudaSuccess) return error;
-  const int threads = std::clamp(static_cast<int>(std::min<int64_t>(problem.k, 2 * tuning::kJoinMostThreads)) / 2,
-                                 32, tuning::kJoinMostThreads);
+  const int threads =
+      std::clamp(static_cast<int>(std::min<int64_t>(problem.k, 2 * tuning::kJoinMostThreads)) / 2, 32,
+                 tuning::kJoinMostThreads);
   const int64_t blocks = std::min<int64_t>(problem.rows, 0x7FFFFFFF);
   return launch_kernel(/*ahead=*/false, join_rows, static_cast<unsigned>(blocks),
-                       static_cast<unsigned>((threads + 31) / 32 * 32), shared, stream, problem, buffers, room);
+                       static_cast<unsigned>((threads + 31) / 32 * 32), shared, stream, problem, buffers,
+                       room);
 }
 
 }  // namespace gputopk::cuda::stages
