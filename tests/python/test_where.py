@@ -369,6 +369,85 @@ def test_fakes_refuse_what_the_operator_refuses():
             operator(*arguments, **options)
 
 
+# What stages are joined by.
+
+
+def numbers(*values):
+    return torch.tensor(values, dtype=torch.int32)
+
+
+def test_a_stage_is_settled_where_there_is_no_choice():
+    values = torch.tensor(
+        [[5.0, 3.0, 3.0, 1.0], [5.0, 3.0, 3.0, 1.0], [2.0, 2.0, 2.0, 2.0], [1.0, 0.0, 0.0, 0.0]]
+    )
+    values = torch.cat([values, values[:1]])
+    settle = torch.ops.gputopk._settle_stage
+    sure, left, row_k, last = settle(
+        values, numbers(4, 4, 4, 1, 4), numbers(1, 2, 3, 3, 0), 3, 1, True, False
+    )
+    assert sure.tolist() == [1, 1, 0, 1, 0] and left.tolist() == [0, 1, 3, 0, 0]
+    assert row_k.tolist() == [0, 2, 4, 0, 0] and last.tolist() == [5, 3, 2, 0, 5]
+    # Without numbers of their own, k of each row.
+    sure, left, row_k, _ = settle(values, numbers(4, 4, 4, 1, 4), None, 2, 0, True, False)
+    assert sure.tolist() == [1, 1, 0, 1, 1] and left.tolist() == row_k.tolist() == [1, 1, 2, 0, 1]
+
+
+def test_what_the_operators_of_stages_refuse():
+    settle, join = torch.ops.gputopk._settle_stage, torch.ops.gputopk._join_stages
+    counts = numbers(1, 1, 1)
+    for arguments, words in (
+        ((SCORE[0], counts, None, 1, 0, True, False), "values must have 2 dimensions, but has 1"),
+        ((SCORE, counts, None, 8, 0, True, False), r"k must be in \[0, 8\), less than .* but is 8"),
+        ((SCORE, counts, None, 1, 2, True, False), "spare must be 0 or 1, but is 2"),
+        ((SCORE, counts[:2], None, 1, 0, True, False), r"counts must have shape \[3\], but has \[2\]"),
+        ((SCORE, counts.long(), None, 1, 0, True, False), "counts must be int32, not int64"),
+        ((SCORE.t(), counts, None, 1, 0, True, False), "values must be contiguous"),
+        ((SCORE + 0j, counts, None, 1, 0, True, False), "values has dtype .*, which is not supported"),
+    ):
+        with pytest.raises(RuntimeError, match="gputopk::_settle_stage: .*" + words):
+            settle(*arguments)
+    found = torch.zeros(3, 2, dtype=torch.int64)
+    flags = ([True], [False])
+    for arguments, words in (
+        (([SCORE] * 5, [], [], 1, 1, [], [], 1, -1), "there must be 1 to 4 keys, but are 5"),
+        (([SCORE], [], [counts], 1, 1, *flags, 1, -1), "must be as many"),
+        (([SCORE], [found], [counts], 1, 2, *flags, 1, -1), r"most must be in \[0, 1\], but is 2"),
+        (([SCORE], [found], [counts], 1, 1, *flags, 3, -1), r"order must be in \[0, 2\], but is 3"),
+        (([SCORE[0]], [found], [counts], 1, 1, *flags, 1, -1), "keys must have 2 dimensions, but have 1"),
+        (([SCORE], [SCORE], [counts], 1, 1, *flags, 1, -1), "found must be int32 or int64, not float32"),
+        (([SCORE], [found[:2]], [counts], 1, 1, *flags, 1, -1), r"found must have shape \[3, 2\]"),
+        (
+            ([SCORE, SCORE[:, 1:]], [found] * 2, [counts] * 2, 1, 1, [True] * 2, [False] * 2, 1, -1),
+            "keys must have one shape",
+        ),
+    ):
+        with pytest.raises(RuntimeError, match="gputopk::_join_stages: .*" + words):
+            join(*arguments)
+
+
+def test_opcheck_accepts_the_operators_of_stages():
+    values = make(3, 9, family="decreasing")
+    counts = numbers(9, 4, 0)
+    for needed in (None, numbers(1, 2, 3)):
+        arguments = (values, counts, needed, 5, 1, True, False)
+        torch.library.opcheck(torch.ops.gputopk._settle_stage.default, arguments)
+    keys = [make(3, 30), make(3, 30, torch.int32)]
+    found = [torch.arange(5).repeat(3, 1), torch.arange(5, 9).repeat(3, 1)]
+    for order in range(3):
+        arguments = (
+            keys,
+            found,
+            [numbers(2, 0, 3), numbers(4, 0, 2)],
+            7,
+            6,
+            [True, False],
+            [False] * 2,
+            order,
+            -1,
+        )
+        torch.library.opcheck(torch.ops.gputopk._join_stages.default, arguments)
+
+
 # As a part of torch.
 
 

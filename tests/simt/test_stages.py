@@ -1,4 +1,4 @@
-"""The kernels of a selection by several keys on the emulated GPU: in torch_topk's own stages, beside the CPU's
+"""The kernels of a selection by several keys on the emulated GPU, in torch_topk's own stages beside the CPU's
 selections, against the oracle."""
 
 from __future__ import annotations
@@ -37,10 +37,14 @@ def stages_are_emulated(monkeypatch):
     assert set(used) == set(emulations)
 
 
-def keys_of(count: int, rows: int, cols: int, dtypes: list[torch.dtype], seed: int) -> tuple[torch.Tensor, ...]:
+def keys_of(
+    count: int, rows: int, cols: int, dtypes: list[torch.dtype], seed: int
+) -> tuple[torch.Tensor, ...]:
     """Keys with many equals, the first ones above all."""
     return tuple(
-        inputs.make(("few_distinct", "two_level", "mixed_rows", "normal")[i], rows, cols, dtypes[i], seed=seed + i)
+        inputs.make(
+            ("few_distinct", "two_level", "mixed_rows", "normal")[i], rows, cols, dtypes[i], seed=seed + i
+        )
         for i in range(count)
     )
 
@@ -54,9 +58,7 @@ def test_keys_are_compared_one_after_the_other(count, order):
         index_dtype = torch.int32 if k % 2 else torch.int64
         mask = torch.arange(cols) % 5 != 1
         found = topk_where(keys, mask, k, largest=flags, order=order, index_dtype=index_dtype, pad_index=-7)
-        assert_where(
-            found, keys, mask, k, largest=flags, order=order, index_dtype=index_dtype, pad_index=-7
-        )
+        assert_where(found, keys, mask, k, largest=flags, order=order, index_dtype=index_dtype, pad_index=-7)
 
 
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
