@@ -6,7 +6,8 @@
 //   3. The indices of what reaches the bound are listed in shared memory.
 //   4. Listed elements are ranked: by counting those that are better, or, where a lane has several, by a
 //      search among their keys, which a bitonic network sorts. Those of rank below k are written in their
-//      place: in order, whatever was asked for.
+//      place: in order, whatever was asked for. Where some are equal, as the sum of ranks shows, they are
+//      listed anew, in order of index, so that equals are ranked by their places in the list.
 // Elements are compared as floats or keys (device/row_numbers.cuh), and ranked by keys and indices.
 //
 // Where many elements equal the bound, those of the lowest indices are listed. Where elements crowd above it,
@@ -53,8 +54,6 @@ template <int kLanes>
 struct Team {
   __device__ static int member() { return static_cast<int>(threadIdx.x % kLanes); }
   __device__ static int first_lane() { return static_cast<int>(threadIdx.x % 32 & ~(kLanes - 1)); }
-  // Whether what a bitonic network sorts comes out that way: the runs of every other team do.
-  __device__ static bool ascends() { return kLanes < 32 && (first_lane() & kLanes) != 0; }
 
   template <class T>
   __device__ static T from(T value, int member) {
@@ -85,10 +84,8 @@ struct Team {
 // makes that number twice, so no place comes by more than as many maxima reach.
 template <int kLanes, int kMaxima, class Number>
 __device__ __forceinline__ Number kth_best(Number (&maxima)[kMaxima], int k) {
-  constexpr int kSize = kLanes * kMaxima;
-  sort_runs<kSize, /*kDescending=*/true>(maxima);
-  const int place = Team<kLanes>::ascends() ? kSize - k : k - 1;
-  return Team<kLanes>::from(item_at(maxima, place % kMaxima), place / kMaxima);
+  sort_lanes<kLanes>(maxima);
+  return Team<kLanes>::from(item_at(maxima, (k - 1) % kMaxima), (k - 1) / kMaxima);
 }
 
 // The maxima of a lane's elements in turn.
@@ -326,11 +323,11 @@ __device__ __forceinline__ bool write_ranked(const typename Order::Bits* input, 
     Key sorted[kItems];
 #pragma unroll
     for (int e = 0; e < kItems; ++e) sorted[e] = keys[e];
-    sort_runs<kSize, /*kDescending=*/true>(sorted);
+    sort_lanes<kLanes>(sorted);
 #pragma unroll
     for (int e = 0; e < kItems; ++e) {
       const int place = member * kItems + e;
-      list.keys[One::ascends() ? kSize - 1 - place : place] = sorted[e];
+      list.keys[member * kItems + e] = sorted[e];
     }
     __syncwarp();  // all keys are there, in order
     rank_by_search<kSize>(list.keys, keys, ranks);

@@ -80,7 +80,7 @@ class WarpList {
  private:
   // A descending and an ascending sequence leave, place by place, their greater halves, and bitonic.
   __device__ __forceinline__ void restore_order() {
-    merge_runs<kCapacity, kCapacity / 2, /*kDescending=*/true>(list_);
+    merge_runs<kCapacity / 2>(list_, /*descends=*/true);
     raise(value_at(list_, k_ - 1));
   }
 
