@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _rows
-from ._autograd import gather
+from ._autograd import gather, wants_derivative
 from ._elsewhere import backend
 from ._errors import call
 from ._fakes import RowChecks
@@ -57,7 +57,8 @@ def kth_value(
     Returns:
         ``values``, of input's dtype, and ``indices``, int64, of input's shape with ``dim`` of size 1; a named
         tuple. Where ``k`` is a tensor or there are lengths, and a row has no k-th element: index -1 and the
-        worst value (-inf where the largest are wanted, or the least integer). Values have gradients.
+        worst value (-inf where the largest are wanted, or the least integer). Values have gradients. Of an
+        int ``k`` up to 4096 both are views, which keep all winners in memory for as long as they live.
 
     Raises:
         TypeError, IndexError: an argument of another type, ``dim`` out of range.
@@ -82,14 +83,23 @@ def kth_value(
 
         return _dtensor.kth_value(input, k, dim, largest, magnitude, lengths)
     rows = _with_dim_last(input, dim)
-    indices = _kth_index("kth_value", rows, k, largest, magnitude, lengths)
-    worst = _rows.full_of(_rows.worst_value(input.dtype, largest, magnitude), input)
-    if cols == 0:
-        values = worst.expand(indices.shape).clone()
+    is_there = not isinstance(k, Tensor) and lengths is None
+    if is_there and k <= _MOST_IN_ORDER and not wants_derivative(rows):
+        # Views: copies are kernels of their own, which many short rows would pay for by half.
+        values, indices = (
+            winners[..., -1:] for winners in topk(rows, k, largest=largest, magnitude=magnitude)
+        )
     else:
-        values = gather(rows, -1, indices.clamp(min=0))
-        if isinstance(k, Tensor) or lengths is not None:
-            values = _rows.select(indices >= 0, values, worst)
+        indices = _kth_index("kth_value", rows, k, largest, magnitude, lengths)
+        if is_there:
+            values = gather(rows, -1, indices)
+        else:
+            worst = _rows.full_of(_rows.worst_value(input.dtype, largest, magnitude), input)
+            if cols == 0:
+                values = worst.expand(indices.shape).clone()
+            else:
+                values = gather(rows, -1, indices.clamp(min=0))
+                values = _rows.select(indices >= 0, values, worst)
     if input.dim() == 0:
         return KthValue(values.squeeze(-1), indices.squeeze(-1))
     return KthValue(values.movedim(-1, dim), indices.movedim(-1, dim))

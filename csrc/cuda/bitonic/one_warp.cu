@@ -6,7 +6,7 @@
 //   3. The indices of what reaches the bound are listed in shared memory.
 //   4. Listed elements are ranked: by counting those that are better, or, where a lane has several, by a
 //      search among their keys, which a bitonic network sorts. Those of rank below k are written in their
-//      place: in order, whatever was asked for. Where some are equal, as the sum of ranks shows, they are
+//      place: in order, whatever was asked for. Where some are equal, as their ranks' sum shows, they are
 //      listed anew, in order of index, so that equals are ranked by their places in the list.
 // Elements are compared as floats or keys (device/row_numbers.cuh), and ranked by keys and indices.
 //
@@ -54,6 +54,7 @@ template <int kLanes>
 struct Team {
   __device__ static int member() { return static_cast<int>(threadIdx.x % kLanes); }
   __device__ static int first_lane() { return static_cast<int>(threadIdx.x % 32 & ~(kLanes - 1)); }
+  __device__ static unsigned lanes() { return ~0u >> (32 - kLanes) << first_lane(); }
 
   template <class T>
   __device__ static T from(T value, int member) {
@@ -261,7 +262,7 @@ __device__ __forceinline__ void list_by_index(const Share& share, uint32_t chose
   constexpr int kInVector = Share::kInVector;
   // Vectors of lower numbers come first, then lanes.
 #pragma unroll 1
-  for (int begin = 0; begin < Share::kElements; begin += kInVector) {
+  for (int begin = 0; begin < Share::kElements && __any_sync(~0u, chosen >> begin != 0); begin += kInVector) {
     const uint32_t of_vector = chosen & ((1u << kInVector) - 1) << begin;
     const int so_far = sum_so_far<kLanes>(__popc(of_vector));
     uint16_t* at = indices + (so_far - __popc(of_vector));
@@ -314,6 +315,13 @@ __device__ __forceinline__ bool write_ranked(const typename Order::Bits* input, 
     indices[e] = is_there ? list.indices[member + e * kLanes] : 0;
     bits[e] = is_there ? input[indices[e]] : Bits{0};
     keys[e] = is_there ? Resident<Bits>::held(order(bits[e]), indices[e]) : 0;
+  }
+  if constexpr (kItems > 1 && !Resident<Bits>::kDistinct) {
+    // Where equals are many, some meet here, before all are sorted in vain.
+    if (!by_index) {
+      const unsigned same = __match_any_sync(~0u, keys[0]) & One::lanes(), own = 1u << threadIdx.x % 32;
+      if (__any_sync(~0u, member < listed && same != own)) return false;
+    }
   }
   if constexpr (kItems == 1) {
     list.keys[member] = keys[0];
