@@ -20,7 +20,7 @@ Shape shape_of(const Problem& problem) {
   for (const Shape& shape : kShapes) {
     const bool whole_vectors = shape.elements * dtype_bytes(problem.dtype) >= 16;
     if (whole_vectors && problem.cols <= shape.lanes * shape.elements &&
-        problem.k <= shape.lanes * tuning::one_warp_most_k_per_lane(shape.elements)) {
+        problem.k <= shape.lanes * tuning::one_warp_most_k_per_lane(shape.lanes)) {
       return shape;
     }
   }

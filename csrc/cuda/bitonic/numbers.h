@@ -16,10 +16,10 @@ constexpr int one_thread_blocks(int words) { return words == 64 ? 4 : words == 3
 // Small blocks: warps have nothing to do with each other, and a block's place is free again when its last
 // warp is done.
 inline constexpr int kOneWarpThreads = 128;
-// The most winners for each lane of a row, by the elements of one: as many as its maxima bound. A list has
-// room for twice as many, which is less than a row.
-constexpr int one_warp_most_k_per_lane(int elements) { return elements < 16 ? 2 : 4; }
-constexpr int one_warp_list_per_lane(int elements) { return 2 * one_warp_most_k_per_lane(elements); }
+// The most winners for each lane of a row: as many as its maxima bound. A list has room for twice as many,
+// which is less than a row.
+constexpr int one_warp_most_k_per_lane(int lanes) { return lanes < 32 ? 2 : 4; }
+constexpr int one_warp_list_per_lane(int lanes) { return 2 * one_warp_most_k_per_lane(lanes); }
 // More listed elements than random rows have: then equals of the bound are looked for, and left out.
 constexpr int one_warp_crowded(int room, int lanes, int k) {
   return 2 * k + lanes / 2 < room ? 2 * k + lanes / 2 : room;

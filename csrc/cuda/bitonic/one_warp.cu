@@ -104,7 +104,7 @@ __device__ __forceinline__ void take_maxima(Number (&maxima)[kMaxima], const Num
 template <int kLanes, class Compared, class Number, int kElements>
 __device__ __forceinline__ Number bound_of(const Number (&numbers)[kElements], int maxima, int k) {
   constexpr int kClasses = 4;
-  if constexpr (tuning::one_warp_most_k_per_lane(kElements) > 2) {
+  if constexpr (tuning::one_warp_most_k_per_lane(kLanes) > 2) {
     if (maxima == 2 * kClasses) {
       Number best[2 * kClasses];
       take_maxima<Compared>(best, numbers);
@@ -202,9 +202,9 @@ __device__ __forceinline__ uint32_t first_of(uint32_t elements, int wanted) {
 }
 
 // What a team lists, of which no two have one place in the order.
-template <class Bits, int kLanes, int kElements>
+template <class Bits, int kLanes>
 struct alignas(16) List {
-  static constexpr int kPerLane = tuning::one_warp_list_per_lane(kElements), kRoom = kPerLane * kLanes;
+  static constexpr int kPerLane = tuning::one_warp_list_per_lane(kLanes), kRoom = kPerLane * kLanes;
   using Key = typename Resident<Bits>::Held;
 
   Key keys[kRoom];
@@ -365,12 +365,12 @@ constexpr uint32_t kAllPresent = ~0u;
 template <int kLanes, class Order, class Share, class Write>
 __device__ __forceinline__ void select_row(const typename Order::Bits* input, int cols, const Order& order,
                                            const Share& share, uint32_t present, int maxima, int k,
-                                           List<typename Order::Bits, kLanes, Share::kElements>& list,
-                                           bool is_own, Write&& write_winner) {
+                                           List<typename Order::Bits, kLanes>& list, bool is_own,
+                                           Write&& write_winner) {
   using Compared = Numbers<Order>;
   using One = Team<kLanes>;
   constexpr int kElements = Share::kElements;
-  constexpr int kPerLane = tuning::one_warp_list_per_lane(kElements), kRoom = kPerLane * kLanes;
+  constexpr int kPerLane = tuning::one_warp_list_per_lane(kLanes), kRoom = kPerLane * kLanes;
   // So a bound that what lies behind the row's end reaches, as all elements do, is a crowded one.
   static_assert(kElements > kPerLane);
   const auto bound = bound_of<kLanes, Compared>(share.number, maxima, k);
@@ -445,7 +445,7 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
     select_rows(Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
   using Share = RowNumbers<Order, kElements>;
-  __shared__ List<Bits, kLanes, kElements> lists[tuning::kOneWarpThreads / kLanes];
+  __shared__ List<Bits, kLanes> lists[tuning::kOneWarpThreads / kLanes];
 
   const int team = static_cast<int>(threadIdx.x / kLanes);
   const int64_t own_row = static_cast<int64_t>(blockIdx.x) * (tuning::kOneWarpThreads / kLanes) + team;
@@ -481,7 +481,7 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
                    const __grid_constant__ WindowRows rows, Order order) {
   using Bits = typename Order::Bits;
   using Share = RowNumbers<Order, kElements>;
-  __shared__ List<Bits, kLanes, kElements> lists[tuning::kOneWarpThreads / kLanes];
+  __shared__ List<Bits, kLanes> lists[tuning::kOneWarpThreads / kLanes];
 
   const int team = static_cast<int>(threadIdx.x / kLanes), member = Team<kLanes>::member();
   const int64_t own_row = static_cast<int64_t>(blockIdx.x) * (tuning::kOneWarpThreads / kLanes) + team;
@@ -560,7 +560,7 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
   using Bits = typename Order::Bits;
   using Share = RowNumbers<Order, kElements>;
   constexpr int kTeams = tuning::kOneWarpThreads / kLanes;
-  __shared__ List<Bits, kLanes, kElements> lists[kTeams];
+  __shared__ List<Bits, kLanes> lists[kTeams];
 
   const int k = params.k;
   Bits* const tile = reinterpret_cast<Bits*>(dynamic_shared());
