@@ -112,8 +112,8 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "int pad_index=-1, ScalarType? index_dtype=None) -> (Tensor values, Tensor indices, Tensor counts)");
 
   // Between selections by several keys, one after the other, and behind the last (core/stages.h). A stage's
-  // values and counts are topk_where's, by value, of one place more than are needed: those that `needed` says,
-  // or k.
+  // values and counts are topk_where's, by value, of one place more than are needed: those that `needed`
+  // says, or k.
   m.def(
       "_settle_stage(Tensor values, Tensor counts, Tensor? needed, SymInt k, int spare, bool largest, "
       "bool magnitude) -> (Tensor sure, Tensor left, Tensor row_k, Tensor last)");
