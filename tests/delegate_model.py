@@ -93,6 +93,16 @@ class Sample:
         return element.permute(1, 2, 0, 3).reshape(self.delegates, -1)
 
 
+def sampled_elements(cols: int, k: int, dtype: torch.dtype) -> torch.Tensor:
+    """Those of one row that gradient sparsification looks at before it reads the row."""
+    if is_sampled(1, cols, k, dtype):
+        return sample_of(1, cols, k, dtype).places().flatten()
+    strata = tuning.number("kSampleMostDelegates")
+    width, number = (cols << 16) // strata, torch.arange(strata, dtype=torch.int64)
+    first, following = (number * width) >> 16, ((number + 1) * width) >> 16
+    return first + ((_scrambled(number) * (following - first)) >> 32)
+
+
 def _scrambled(x: torch.Tensor) -> torch.Tensor:
     """In 32 bits, of which int64 products keep the low ones whatever overflows."""
     mask = 2**32 - 1

@@ -1,4 +1,5 @@
-// How a sparsification's plan is run: accumulate, select, put the winners in ascending order, take them out.
+// How a sparsification's plan is run: with one read, or step by step: accumulate, select, put the winners in
+// ascending order, take them out.
 #include "cuda/topk.h"
 
 #include <algorithm>
@@ -13,7 +14,6 @@ namespace {
 struct SparsifyMemory {
   char* indices = nullptr;
   char* positions = nullptr;
-  sparsify::Collecting collecting{};
   char* selection = nullptr;  // of the one, then of the other
   size_t bytes = 0;
 
@@ -22,15 +22,8 @@ struct SparsifyMemory {
     const int64_t winners = plan.problem.rows * plan.problem.k;
     Workspace workspace(base);
     indices = workspace.take<char>(winners * (plan.problem.wide_indices ? 8 : 4));
-    size_t selecting = workspace_bytes(*plan.selection);
-    if (plan.order) {
-      positions = workspace.take<char>(winners * (plan.order->problem.wide_indices ? 8 : 4));
-      selecting = std::max(selecting, workspace_bytes(*plan.order));
-    } else {
-      collecting.tiles = sparsify::collected_tiles(plan.problem);
-      collecting.bounds = workspace.take<unsigned long long>(plan.problem.rows);
-      collecting.places = workspace.take<int64_t>(plan.problem.rows * collecting.tiles);
-    }
+    positions = workspace.take<char>(winners * (plan.order->problem.wide_indices ? 8 : 4));
+    const size_t selecting = std::max(workspace_bytes(*plan.selection), workspace_bytes(*plan.order));
     selection = workspace.take<char>(static_cast<int64_t>(selecting));
     bytes = workspace.bytes();
   }
@@ -38,10 +31,13 @@ struct SparsifyMemory {
 
 }  // namespace
 
-size_t workspace_bytes(const SparsifyPlan& plan) { return SparsifyMemory(plan, nullptr).bytes; }
+size_t workspace_bytes(const SparsifyPlan& plan) {
+  return plan.one_read ? plan.one_read->workspace_bytes(plan.problem) : SparsifyMemory(plan, nullptr).bytes;
+}
 
 ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream stream) {
   const SparsifyProblem& problem = plan.problem;
+  if (plan.one_read) return plan.one_read->run(problem, buffers, stream);
   if (problem.update != Update::kNone) {
     const ErrorCode error = sparsify::accumulate(plan.config, problem, buffers, stream);
     if (error != 0) return error;
@@ -55,11 +51,6 @@ ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream s
   selection.workspace = memory.selection;
   ErrorCode error = run(*plan.selection, selection, stream);
   if (error != 0) return error;
-  if (!plan.order) {
-    error = sparsify::collect(plan.config, problem, buffers, memory.indices, memory.collecting, stream);
-    if (error != 0) return error;
-    return sparsify::drop_what_is_not_finite(plan.config, problem, buffers, stream);
-  }
   Buffers order;
   order.input = memory.indices;
   order.values = buffers.indices;

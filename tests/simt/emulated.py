@@ -243,7 +243,7 @@ class _Rerank(ctypes.Structure):
 
 class _Sparsify(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "add_dtype", "update", "wide_indices", "collects")),
+        *((name, ctypes.c_int32) for name in ("dtype", "add_dtype", "update", "wide_indices", "one_read")),
         *((name, ctypes.c_double) for name in ("alpha", "mu")),
         *(
             (name, ctypes.c_int64)
@@ -473,10 +473,10 @@ class Library:
 
     def sparsify(
         self, tensor, k: int, add=None, alpha=1.0, momentum=None, mu=0.0, index_dtype=torch.int32,
-        collects: bool | None = None, device: Device = Device(), seed: int = 1,
+        one_read: bool | None = None, device: Device = Device(), seed: int = 1,
     ):  # fmt: skip
-        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed. collects:
-        whether winners are collected from the row, where that serves; None: as planned."""
+        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed. one_read: whether
+        it is one, where that serves; None: as planned."""
         rows, cols = tensor.shape
         values = torch.empty((rows, k), dtype=tensor.dtype)
         indices = torch.empty((rows, k), dtype=index_dtype)
@@ -485,7 +485,7 @@ class Library:
             add_dtype=_DTYPES[tensor.dtype if add is None else add.dtype],
             update=0 if add is None else 3 if momentum is not None else 1 if alpha == 1 else 2,
             wide_indices=index_dtype == torch.int64,
-            collects=-1 if collects is None else collects,
+            one_read=-1 if one_read is None else one_read,
             alpha=alpha,
             mu=mu,
             rows=rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests import inputs
+from tests import delegate_model, inputs, tuning
 from tests import sparsify_reference as reference
 from tests.simt import emulated
 
@@ -21,22 +21,24 @@ def spread(tensor: torch.Tensor, apart: int) -> torch.Tensor:
 
 
 def run(self, k, apart=(0, 0, 0), seed=1, sm_count=2, **options):
-    """By reference.check, both ways: indices put in order, and winners collected."""
-    for collects in (False, True):
-        reference.check(kernels(apart, seed, sm_count, collects), self, k, **options)
+    """By reference.check, both ways: step by step, and with one read where that serves."""
+    for one_read in (False, True):
+        reference.check(kernels(apart, seed, sm_count, one_read), self, k, **options)
 
 
-def kernels(apart, seed, sm_count, collects):
-    """reference.check's function: the kernels, on copies whose rows lie so far apart."""
+def kernels(apart, seed, sm_count, one_read, plans=None):
+    """reference.check's function: the kernels, on copies whose rows lie so far apart. Adds to `plans`."""
 
     def function(tensor, k, add=None, momentum=None, **others):
         mine = spread(tensor, apart[0])
         add = None if add is None else spread(add, apart[1])
         kept = None if momentum is None else spread(momentum, apart[2])
-        values, indices, _ = emulated.library().sparsify(
+        values, indices, plan = emulated.library().sparsify(
             mine, k, add=add, momentum=kept, seed=seed, device=emulated.Device(sm_count=sm_count),
-            collects=collects, **others,
+            one_read=one_read, **others,
         )  # fmt: skip
+        if plans is not None:
+            plans.append(plan)
         tensor.copy_(mine)
         if momentum is not None:
             momentum.copy_(kept)
@@ -78,15 +80,57 @@ def test_what_is_not_finite_is_never_kept(name, seed):
     run(torch.zeros(1, 3000), 700, seed=seed, sm_count=3, add=self[:1].bfloat16())
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_winners_of_several_tiles(dtype):
-    """More than one turn of a block's places, all equal and crowded rows, and rows that are not aligned."""
-    for seed, (name, rows, cols, apart) in enumerate(
-        (("normal", 2, 100_000, 3), ("few_distinct", 1, 70_001, 0), ("all_equal", 3, 40_000, 0))
+LEAST = tuning.number("kSampleMinCols")
+
+
+@pytest.mark.parametrize("update", ["none", "add", "scaled", "momentum"])
+@pytest.mark.parametrize(("dtype", "add_dtype"), reference.PAIRS)
+def test_one_read(dtype, add_dtype, update):
+    """Rows of whole chunks and of a part of one, from the shortest that there are; few winners, of a sample
+    of lines, and many, of a sample of elements."""
+    for rows, cols, k, apart in (
+        (1, LEAST, 50, 0),
+        (2, LEAST + 2056, LEAST // 50, 8),
+        (1, LEAST + 13, 8000, 0),
     ):
-        self = inputs.make(name, rows, cols, dtype)
-        for k in (1, 900, 30_000):
-            run(self, k, (apart, 0, 0), seed=seed, sm_count=5)
+        self = inputs.make("normal", rows, cols, torch.float32).to(dtype)
+        add = inputs.make("normal", rows, cols, torch.float32, seed=1).to(add_dtype)
+        momentum = inputs.make("normal", rows, cols, torch.float32, seed=2).to(dtype)
+        options = {
+            "none": {},
+            "add": {"add": add},
+            "scaled": {"add": add, "alpha": ALPHA, "index_dtype": torch.int64},
+            "momentum": {"add": add, "momentum": momentum, "mu": MU},
+        }[update]
+        plans = []
+        reference.check(kernels((apart,) * 3, 1, 3, None, plans), self, k, **options)
+        assert "one read" in plans[0]
+
+
+@pytest.mark.parametrize("k", [1, 40, 900, 8000])
+@pytest.mark.parametrize(
+    "name",
+    ["all_equal", "few_distinct", "increasing", "decreasing", "winners_in_one_subrange", "all_nan", "nan_rows",
+     "one_number_among_nan", "all_infinite", "twelve_bit_random"],
+)  # fmt: skip
+def test_one_read_of_hostile_rows(name, k):
+    self = inputs.make(name, 2, LEAST + 4096, torch.float32)
+    momentum = torch.ones_like(self)
+    reference.check(
+        kernels((0, 0, 0), 2, 5, True), self, k, add=torch.ones_like(self), momentum=momentum, mu=MU
+    )
+
+
+@pytest.mark.parametrize("k", [3, 500, 7000])
+def test_a_bound_that_misleads(k):
+    """A sample that is far better than the row, so that fewer than k reach its bound, or far worse, so that
+    more do than there is room for."""
+    cols = 2 * LEAST
+    sampled = delegate_model.sampled_elements(cols, k, torch.float32)
+    for inside, outside in ((2.0, 1.0), (1.0, 2.0)):
+        self = outside + torch.rand(1, cols) / 4
+        self[0, sampled] = inside + torch.rand(len(sampled)) / 4
+        reference.check(kernels((0, 0, 0), 3, 4, True), self, k)
 
 
 def test_nothing_selected():

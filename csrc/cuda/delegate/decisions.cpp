@@ -8,6 +8,7 @@
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/index_width.h"
 #include "cuda/device/pass_numbers.h"
+#include "cuda/device/row_sample.h"
 #include "cuda/device/split.h"
 
 namespace gputopk::cuda::delegate {
@@ -20,13 +21,6 @@ int delegate_alpha(const Problem& problem, int beta) {
       (std::log2(ratio) + (beta == 2 ? tuning::kDelegateConst2 : tuning::kDelegateConst1)) / 2;
   const AlphaRange range = alphas(problem, beta);
   return std::clamp(static_cast<int>(std::lround(alpha)), range.least, range.most);
-}
-
-// Passes of a selection from so many stored candidates.
-int likely_delegate_passes(const Problem& problem, double candidates) {
-  const bool wide = dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
-  if (candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes) return 0;
-  return candidates <= tuning::kDelegateOnePassCandidates ? 1 : 2;
 }
 
 }  // namespace
@@ -63,77 +57,36 @@ FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const 
 
   Problem positions = problem;  // the first selection's
   positions.cols = divide_up(problem.cols, int64_t{1} << config.alpha) * config.beta;
-  config.first_digit_bits = std::min(tuning::kDelegateDigitBits, digit_bits_that_fit(positions, device));
+  config.first_digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(positions, device));
   config.first_blocks_per_row = blocks_of_passes(positions, device);
   config.first_buffer = buffer_of_passes(positions.cols);
 
   // At most k subranges are read again, whole; with two delegates each, half of them whole and of the others
   // what one lane read. And the ragged ends.
-  config.second_digit_bits = std::min(tuning::kDelegateDigitBits, digit_bits_that_fit(problem, device));
+  config.second_digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
   const int64_t most = (problem.k << config.alpha) / config.beta + problem.k * 32 + 64;
   config.second_buffer =
       std::min({most, problem.cols, std::max(problem.cols / tuning::kDelegateMinBufferShare, 2 * problem.k)});
-  config.likely_passes = likely_delegate_passes(problem, 2.0 * static_cast<double>(problem.k));
+  config.likely_passes = passes_of_stored(problem, 2.0 * static_cast<double>(problem.k));
   config.launches_ahead = device.compute_capability >= 90;
   return config;
 }
 
 FromSample FromSample::plan(const Problem& problem, const Device& device) {
-  const int element_bytes = dtype_bytes(problem.dtype);
-  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  const RowSample sample = sample_of_lines(problem);
   FromSample config{};
-
-  // The sample: as large as it takes to have few candidates, but a share of the row at most. Of the k best,
-  // `winners` are in it, give or take a few times the square root of that.
-  const double per_block = tuning::kPassThreads * tuning::kSampleLines * (16.0 / element_bytes);
-  const double most_blocks =
-      std::clamp(cols / tuning::kSampleShare / per_block, 1.0,
-                 std::max(1.0, double{tuning::kSampleMostBlocks} / static_cast<double>(problem.rows)));
-  double rank = 0, candidates = 0;
-  int blocks = tuning::kSampleMinBlocks;
-  for (;; blocks *= 2) {
-    blocks = std::min(blocks, static_cast<int>(most_blocks));
-    const double winners = blocks * per_block * k / cols;
-    rank = winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank;
-    candidates = rank * cols / (blocks * per_block);
-    const bool enough = candidates <= std::max(tuning::kSampleFewCandidates, tuning::kSampleFewTimesK * k);
-    if (enough || 2 * blocks > most_blocks) break;
-  }
-  config.sample_blocks_per_row = blocks;
-  const int threads = blocks * tuning::kPassThreads;
-  int group = 1;
-  while (threads / group > tuning::kSampleMostDelegates) group *= 2;
-  config.delegates = threads / group;
-  // The best delegates of an equal or a sorted row are those of one line. If what they stand for is less than
-  // k, one of another line is asked for, which lies far apart: reaching >= k.
-  const int of_line = std::min(group, tuning::kSampleLineVectors);
-  const int delegates_per_line = tuning::kSampleLineVectors / of_line;
-  const double reaching = (std::floor(rank) - 1) * of_line * (16.0 / element_bytes) + 1;
-  if (reaching < k) rank = std::max(rank, delegates_per_line + 1.0);
-  config.rank = static_cast<int>(std::min(rank, static_cast<double>(config.delegates)));
-
+  config.sample_blocks_per_row = sample.blocks_per_row;
+  config.delegates = sample.delegates;
+  config.rank = sample.rank;
   config.blocks_per_row = blocks_of_passes(problem, device);
-  config.digit_bits = std::min(tuning::kDelegateDigitBits, digit_bits_that_fit(problem, device));
-  config.likely_passes = likely_delegate_passes(problem, candidates);
-  // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
-  // all that lie between a line, or its part of it, and the next one.
-  const double parts = double{tuning::kSampleLines} * threads / of_line;
-  const double of_neighbours = config.rank * cols / parts;
-  const double room = std::min(
-      std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
-      std::min(tuning::kSampleMostNeighbours * of_neighbours, cols / tuning::kSampleMostBufferShare));
-  config.buffer = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
+  config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
+  config.likely_passes = passes_of_stored(problem, sample.candidates);
+  config.buffer = sample.room;
   config.launches_ahead = device.compute_capability >= 90;
   return config;
 }
 
-bool FromSample::serves(const Problem& problem, const Device& device) {
-  if (problem.cols < tuning::kSampleMinCols || problem.k > problem.cols / tuning::kSampleMinColsPerK)
-    return false;
-  // A bound near the least delegate would say little.
-  const FromSample config = plan(problem, device);
-  return config.rank <= config.delegates * tuning::kSampleMostRank;
-}
+bool FromSample::serves(const Problem& problem, const Device&) { return sample_of_lines_tells(problem); }
 
 namespace {
 

@@ -32,7 +32,7 @@
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
-#include "cuda/device/sample.cuh"
+#include "cuda/device/row_sample.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/device/stored_candidates.cuh"
 #include "cuda/workspace.h"
@@ -41,19 +41,6 @@ namespace gputopk::cuda::delegate {
 namespace {
 
 using tuning::kPassThreads;
-constexpr int kLineVectors = tuning::kSampleLineVectors;  // an octet of lanes reads them
-constexpr int kOctets = 32 / kLineVectors;                // of a warp
-constexpr int kLines = tuning::kSampleLines;              // in flight a lane, a vector of each
-
-template <class Bits, class Index>
-struct Sample {
-  int blocks_per_row;
-  int group;
-  int rank;
-  int delegates;                                           // a row
-  Strata lines;                                            // one of each is read
-  ExtendedKey<typename KeyWord<Bits>::type, Index>* list;  // rows x delegates
-};
 
 // Step 1.
 template <class Order, class Index>
@@ -61,69 +48,16 @@ __global__ void __launch_bounds__(kPassThreads)
     take_sample(RadixPasses<typename Order::Bits, Index> params, Sample<typename Order::Bits, Index> sample,
                 Order order) {
   using Bits = typename Order::Bits;
-  using Word = typename KeyWord<Bits>::type;
-  using Extended = ExtendedKey<Word, Index>;
-  unsigned char* const dynamic = dynamic_shared();
-  __shared__ ListSelectionScratch<Word> scratch;
-
   let_next_kernel_start();
   const int64_t row = blockIdx.x / sample.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % sample.blocks_per_row);
   const Bits* const input = params.input + row * params.row_stride;
   const RowShape<Bits> shape(input, params.cols);
-  const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
-  const Index last_index = static_cast<Index>(params.cols - 1);
-
-  // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates.
-  const uint32_t octets = static_cast<uint32_t>(sample.blocks_per_row) * (kPassThreads / kLineVectors);
-  const uint32_t octet =
-      static_cast<uint32_t>(part) * (kPassThreads / kLineVectors) + threadIdx.x / kLineVectors;
-  int64_t at[kLines];
-  Vector<Bits> loaded[kLines];
-#pragma unroll
-  for (int v = 0; v < kLines; ++v) {
-    const uint32_t stratum = (v * kOctets + octet % kOctets) * (octets / kOctets) + octet / kOctets;
-    at[v] = sample.lines.entry_of(stratum) * kLineVectors + threadIdx.x % kLineVectors;
-    loaded[v] = load_vector<Reading::kAgain>(reinterpret_cast<const Bits*>(vectors + at[v]));
-  }
-  Extended best{0, 0};
-#pragma unroll
-  for (int v = 0; v < kLines; ++v) {
-#pragma unroll
-    for (int i = 0; i < kPerVector<Bits>; ++i) {
-      const Word key = order(loaded[v][i]);
-      if (key > best.key || (v == 0 && i == 0)) {  // of equal ones, the first
-        const int64_t index = shape.head + at[v] * kPerVector<Bits> + i;
-        best = {key, static_cast<Index>(last_index - static_cast<Index>(index))};
-      }
-    }
-  }
-  for (int step = 1; step < sample.group; step *= 2) {
-    const Extended other{__shfl_xor_sync(~0u, best.key, step), __shfl_xor_sync(~0u, best.reversed, step)};
-    if (best < other) best = other;
-  }
-  Extended* const list = sample.list + row * sample.delegates;
-  const int thread = part * kPassThreads + static_cast<int>(threadIdx.x);
-  if (thread % sample.group == 0) list[thread / sample.group] = best;
-
-  wait_for_kernel_before();  // the row's state is zero
-  auto& state = params.states[row];
-  if (!is_last_block(&state.arrived, sample.blocks_per_row)) return;
-  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
-  Extended* const local = reinterpret_cast<Extended*>(dynamic + sizeof(uint32_t) * kListBins);
-  find_key_range</*kInFlight=*/8>(sample.delegates, scratch, [&](int i) {
-    local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
-    return local[i].key;
-  });
-  // A rank near the one asked for will do.
-  const Extended bound =
-      bound_in_list<Word, Index>(sample.delegates, static_cast<uint64_t>(sample.rank),
-                                 /*slack=*/static_cast<uint64_t>(sample.rank / 4), params.index_bits,
-                                 kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
-  if (threadIdx.x == 0) {
-    state.bound = bound;
-    state.greatest = scratch.range.greatest;
-  }
+  const auto best = best_of_lines(
+      sample, part, shape.head, static_cast<Index>(params.cols - 1), order, [&](int64_t vector) {
+        return load_vector<Reading::kAgain>(input + shape.head + vector * kPerVector<Bits>);
+      });
+  find_bound(params, sample, row, part, best, dynamic_shared());
 }
 
 // Step 2, and the last block's part of step 3.
@@ -186,7 +120,7 @@ struct Memory {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
     params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
-    sample.delegates = config.delegates;
+    sample.set(config.sample_blocks_per_row, config.delegates, config.rank);
     Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);
     zeroed_bytes = workspace.bytes();
@@ -201,7 +135,6 @@ template <class Order, class Index>
 cudaError_t launch(const FromSample& config, const Problem& problem, const Buffers& buffers, Order order,
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
-  using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
   RadixPasses<Bits, Index> params{};
   Sample<Bits, Index> sample{};
   const Memory<Bits, Index> memory(config, problem, buffers.workspace, params, sample);
@@ -214,12 +147,11 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   params.adaptive = params.early_stop = true;
   params.likely_passes = config.likely_passes;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
-  sample.blocks_per_row = config.sample_blocks_per_row;
-  sample.group = config.sample_blocks_per_row * kPassThreads / config.delegates;
-  sample.rank = config.rank;
   // Of the lines that a row has, wherever it begins.
-  sample.lines = Strata::of((problem.cols / kPerVector<Bits> - 1) / kLineVectors,
-                            int64_t{config.sample_blocks_per_row} * (kPassThreads / kLineVectors) * kLines);
+  constexpr int kLineVectors = tuning::kSampleLineVectors;
+  sample.strata = Strata::of(
+      (problem.cols / kPerVector<Bits> - 1) / kLineVectors,
+      int64_t{config.sample_blocks_per_row} * (kPassThreads / kLineVectors) * tuning::kSampleLines);
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
   if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample_blocks_per_row)) {
@@ -229,7 +161,7 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   cudaError_t error = zero_workspace(buffers.workspace, memory.zeroed_bytes, config.launches_ahead, stream);
   if (error != cudaSuccess) return error;
 
-  const size_t sample_bytes = sizeof(uint32_t) * kListBins + sizeof(Extended) * sample.delegates;
+  const size_t sample_bytes = sample.shared_bytes();
   static std::atomic<uint64_t> allowed_sample, allowed_store;
   error = allow_shared_memory(take_sample<Order, Index>, sample_bytes, allowed_sample);
   if (error != cudaSuccess) return error;

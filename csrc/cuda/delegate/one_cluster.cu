@@ -38,6 +38,7 @@
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
 #include "cuda/device/row_reader.cuh"
+#include "cuda/device/row_sample.h"
 #include "cuda/device/sample.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/device/shared_memory.cuh"

@@ -62,6 +62,47 @@ inline constexpr double kPassOverheadTiles = 3;
 inline constexpr int kStoredCountBits = 10;
 // The most candidates that a row's last block selects from at once: 64 KB of them, 8192 of 4-byte dtypes.
 inline constexpr int kStoredListBytes = 64 * 1024;
+// Digits of the passes: candidates are few, and a pass over them is mostly its bins.
+inline constexpr int kPassStoredDigitBits = 12;
+// Where more are expected, passes that have work: one, as their first digit is known; two for more than so
+// many, of which that digit leaves too many to select from at once.
+inline constexpr double kPassOnePassCandidates = 1 << 18;
+
+// ---- A sample of a row (row_sample.h) ----
+
+// From so many cols on, and so many for each of the k: of a shorter row the sample would have too few lines.
+inline constexpr int64_t kSampleMinCols = 1 << 16;
+inline constexpr int64_t kSampleMinColsPerK = 64;
+// Lines that a lane has in flight, a vector of each; and the vectors of a line, 128 bytes.
+inline constexpr int kSampleLines = 4;
+inline constexpr int kSampleLineVectors = 8;
+// The sample is this share of the row at most, and of so many blocks in all, 8 MB, a few microseconds: but a
+// block a row at least.
+inline constexpr double kSampleShare = 64;
+inline constexpr int kSampleMostBlocks = 256;
+inline constexpr int kSampleMinBlocks = 16;
+// It is large enough when so few elements reach the bound, or so many times k: more would be read, and
+// selected from, in vain.
+inline constexpr double kSampleFewCandidates = 2048;
+inline constexpr double kSampleFewTimesK = 1.35;
+// Delegates that one block selects from; 64 KB of the widest.
+inline constexpr int kSampleMostDelegates = 4096;
+// The bound's rank is the expected number of winners in the sample, and so many standard deviations more, and
+// a few: with the number a Poisson variable, fewer than k reach the bound once in some 10^5 rows, which are
+// then read twice more.
+inline constexpr double kSampleDeviations = 4.5;
+inline constexpr double kSampleExtraRank = 4;
+// Bits by which the candidates' range is taken to reach beyond the sample's best: few winners may be in it.
+inline constexpr int kSampleSpareBits = 2;
+// Room for candidates: for this share of the row, or for what a sorted row's bound lets in if that is more,
+// but never for more than the larger share, nor so many times what a sorted row's bound lets in.
+inline constexpr double kSampleBufferShare = 32;
+inline constexpr double kSampleMostBufferShare = 8;
+inline constexpr double kSampleMostNeighbours = 32;
+// A sample is of use where the bound's rank is this share of its delegates at most.
+inline constexpr double kSampleMostRank = 0.8;
+// Room for what a bound of single elements lets in, which is off by a few standard deviations.
+inline constexpr double kSampleElementsRoom = 1.25;
 
 // ---- A block puts entries in order (block_sort.cuh) ----
 

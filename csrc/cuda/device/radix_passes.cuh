@@ -1,8 +1,8 @@
 // The iterations of a radix selection over many blocks a row: what they keep of each row, and the step of a
 // row's last block between two passes. Shared by air/many_blocks.cu, which selects from rows,
 // delegate/from_maxima.cu, which selects from delegates and from candidates that it has stored, and
-// delegate/from_sample.cu, which does the
-// latter. radix_passes.cu has the passes themselves.
+// delegate/from_sample.cu and sparsify/one_read.cu, which do the latter. radix_passes.cu has the passes
+// themselves.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -98,6 +98,7 @@ struct RadixPasses {
   // candidates are winners.
   bool adaptive;
   bool early_stop;
+  bool keeps_stored;  // what was stored before the first pass is read again after the last
   WinnerWriter<Bits> output;
 
   // Workspace. `histogram` is zero before each pass: first by the launch, then by the last block that
@@ -269,6 +270,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
     next.last = params.cols;
   }
   next.stores = counted && !next.takes_all &&
+                !(params.keeps_stored && next.source == 1) &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
                 (!params.stores_adaptively() || selection.candidates <= read / 2);
   params.begin(state, pass + 1);

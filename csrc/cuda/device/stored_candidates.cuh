@@ -167,6 +167,17 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
+// Adds what a block has counted to the row's counts, of which the last is beyond the bins. By all threads; a
+// barrier first.
+template <class Bits, class Index>
+__device__ void add_counts(const RadixPasses<Bits, Index>& params, int64_t row, const uint32_t* histogram,
+                           int bins) {
+  add_up(histogram, params.histogram + (row << params.digit_bits), bins);
+  if (threadIdx.x == 0 && histogram[bins] > 0) {
+    atomicAdd(&params.states[row].beyond, static_cast<unsigned long long>(histogram[bins]));
+  }
+}
+
 // Writes out what the block's warps still have staged, and adds what they have counted to the row's counts.
 // By all threads.
 template <class Store, class Bits, class Index>
@@ -174,13 +185,8 @@ __device__ void finish_store(const RadixPasses<Bits, Index>& params, int64_t row
                              const uint32_t* histogram, int bins) {
   __shared__ unsigned long long counts[tuning::kPassThreads / 32 + 1];
   store.publish(counts);
-  add_up(histogram, params.histogram + (row << params.digit_bits), bins);  // begins with a barrier
-  if (threadIdx.x == 0) {
-    store.reserve(counts);
-    if (histogram[bins] > 0) {
-      atomicAdd(&params.states[row].beyond, static_cast<unsigned long long>(histogram[bins]));
-    }
-  }
+  add_counts(params, row, histogram, bins);  // begins with a barrier
+  if (threadIdx.x == 0) store.reserve(counts);
   __syncthreads();  // the places are known
   store.finish(counts);
 }
@@ -243,7 +249,9 @@ __device__ void select_stored(
                        range.index_bits_left(), reinterpret_cast<uint32_t*>(local), list_scratch,
                        [&](int i) { return list[i]; });
     list.write(bound, 0);
-    if (threadIdx.x == 0) state.begin(1, kNoPass);
+    if (threadIdx.x != 0) return;
+    state.bound = bound;
+    state.begin(1, kNoPass);
     return;
   }
   if (threadIdx.x == 0) {

@@ -270,8 +270,9 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
 }
 
 SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
-                                std::optional<bool> collects) {
-  SparsifyPlan plan{problem, device, sparsify::plan(problem, device, aligned), std::nullopt, std::nullopt};
+                                std::optional<bool> one_read) {
+  SparsifyPlan plan{problem,      device,       sparsify::plan(problem, device, aligned),
+                    std::nullopt, std::nullopt, std::nullopt};
   if (problem.k == 0) return plan;
   Problem selection;
   selection.dtype = problem.dtype;
@@ -282,6 +283,10 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
   selection.sorted = false;
   selection.magnitude = true;
   selection.wide_indices = problem.wide_indices;
+  if (sparsify::OneRead::serves(problem, aligned) && one_read.value_or(true)) {
+    plan.one_read = sparsify::OneRead::plan(problem, selection, device);
+    return plan;
+  }
   plan.selection = make_plan(selection, device, Algorithm::kAuto);
   Problem order;
   order.dtype = problem.wide_indices ? DType::kInt64 : DType::kInt32;
@@ -289,8 +294,7 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
   order.cols = order.row_stride = order.k = problem.k;
   order.largest = false;
   order.wide_indices = problem.k > INT32_MAX;
-  const bool collecting = sparsify::serves_collect(problem) && collects.value_or(sparsify::collects(problem));
-  if (!collecting) plan.order = make_plan(order, device, Algorithm::kAuto);
+  plan.order = make_plan(order, device, Algorithm::kAuto);
   return plan;
 }
 
@@ -299,7 +303,7 @@ void describe(const SparsifyPlan& plan, char* text, size_t text_bytes) {
   char selection[400] = "nothing is selected", order[400] = "";
   if (plan.selection) describe(*plan.selection, selection, sizeof(selection));
   if (plan.order) describe(*plan.order, order, sizeof(order));
-  if (plan.selection && !plan.order) std::snprintf(order, sizeof(order), "winners collected");
+  if (plan.one_read) plan.one_read->describe(selection, sizeof(selection));
   std::snprintf(text, text_bytes, "sparsify: %s of %s, %d elements at a time in %d blocks; %s; %s",
                 update_name(problem.update), dtype_name(problem.add_dtype), plan.config.width,
                 plan.config.accumulate_blocks, selection, order);

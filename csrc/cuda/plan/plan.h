@@ -108,13 +108,14 @@ struct SparsifyPlan {
   SparsifyProblem problem;
   Device device;
   sparsify::Config config;
-  std::optional<Plan> selection;  // of the winners, in any order; k > 0
-  std::optional<Plan> order;      // of their indices, the least first, all of them; else they are collected
+  std::optional<Plan> selection;              // of the winners, in any order; k > 0
+  std::optional<Plan> order;                  // of their indices, the least first, all of them
+  std::optional<sparsify::OneRead> one_read;  // in place of all of these
 };
 
-// `collects`: a test's choice of whether winners are collected, where that serves.
+// `one_read`: a test's choice, where that serves.
 SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
-                                std::optional<bool> collects = std::nullopt);
+                                std::optional<bool> one_read = std::nullopt);
 
 // "sparsify: ..."
 void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);

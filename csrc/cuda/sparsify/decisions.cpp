@@ -1,7 +1,11 @@
 // How many blocks sparsification's own kernels have.
 
 #include <algorithm>
+#include <cstdio>
 
+#include "cuda/device/index_width.h"
+#include "cuda/device/pass_numbers.h"
+#include "cuda/device/row_sample.h"
 #include "cuda/device/split.h"
 #include "cuda/sparsify/numbers.h"
 #include "cuda/sparsify/sparsify.h"
@@ -21,19 +25,6 @@ bool is_aligned(const SparsifyProblem& problem, const SparsifyBuffers& buffers) 
          lies_well(buffers.momentum, problem.momentum_stride, bytes);
 }
 
-int64_t collected_tiles(const SparsifyProblem& problem) {
-  return divide_up(problem.cols, tuning::kCollectTile);
-}
-
-bool serves_collect(const SparsifyProblem& problem) {
-  return dtype_bytes(problem.dtype) <= 4 && problem.cols <= UINT32_MAX &&
-         problem.rows * collected_tiles(problem) <= INT32_MAX;
-}
-
-bool collects(const SparsifyProblem& problem) {
-  return problem.k > problem.cols / tuning::kCollectColsPerK && problem.cols >= tuning::kCollectMinCols;
-}
-
 Config plan(const SparsifyProblem& problem, const Device& device, bool aligned) {
   const int64_t most = int64_t{device.sm_count} * tuning::kSparsifyBlocksPerSm;
   const auto blocks_for = [&](int64_t threads) {
@@ -50,6 +41,38 @@ Config plan(const SparsifyProblem& problem, const Device& device, bool aligned) 
   config.drop_blocks =
       static_cast<int>(std::min(most, problem.rows * divide_up(device.sm_count, problem.rows)));
   return config;
+}
+
+bool OneRead::serves(const SparsifyProblem& problem, bool aligned) {
+  return aligned && has_narrow_indices(problem.cols) && problem.cols >= tuning::kSampleMinCols &&
+         problem.k <= problem.cols / tuning::kOneReadMinColsPerK &&
+         problem.rows * divide_up(problem.cols, tuning::kChunkElements) <= INT32_MAX;
+}
+
+OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, const Device& device) {
+  OneRead config{};
+  config.of_lines = sample_of_lines_tells(selection);
+  const RowSample sample = config.of_lines ? sample_of_lines(selection) : sample_of_elements(selection);
+  config.sample_blocks_per_row = sample.blocks_per_row;
+  config.delegates = sample.delegates;
+  config.rank = sample.rank;
+  config.buffer = sample.room;
+  config.blocks_per_row = blocks_of_passes(selection, device);
+  config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(selection, device));
+  config.likely_passes = passes_of_stored(selection, sample.candidates);
+  const int64_t chunks = divide_up(problem.cols, tuning::kChunkElements);
+  config.chunks_per_warp = static_cast<int>(divide_up(chunks, tuning::kMostSpans * tuning::kSpanWarps));
+  config.spans = divide_up(chunks, int64_t{config.chunks_per_warp} * tuning::kSpanWarps);
+  config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
+void OneRead::describe(char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes,
+                "one read: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
+                "candidates, %lld spans of a row",
+                rank, delegates, blocks_per_row, static_cast<long long>(buffer),
+                static_cast<long long>(spans));
 }
 
 }  // namespace gputopk::cuda::sparsify

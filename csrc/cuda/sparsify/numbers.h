@@ -11,12 +11,19 @@ inline constexpr int kSparsifyInFlight = 4;
 // Blocks an SM of a grid whose threads take several vectors one after the other.
 inline constexpr int kSparsifyBlocksPerSm = 8;
 
-// Elements of a row of which a block collects the winners: so many that their places, which one block a row
-// finds, are few.
-inline constexpr int64_t kCollectTile = 1 << 15;
-// On an H200 collecting took 0.87 and 0.85 times as long as ordering where 10 % of 10^6 and 10^7 elements
-// win, as long where 10 % of 10^5 or 1 % of 10^6 and 10^7 do, and longer where fewer do.
-inline constexpr int64_t kCollectColsPerK = 32;
-inline constexpr int64_t kCollectMinCols = 1 << 18;
+// With momentum, where 64 registers a thread are to do.
+inline constexpr int kMomentumInFlight = 2;
+
+// ---- One read ----
+
+// Elements whose candidates are stored together: 64 a lane, so that their bits fit a word.
+inline constexpr int kChunkElements = 2048;
+// Warps of a block that writes a span's winners, and the most spans of a row: each adds up what all before it
+// have, 8 KB at most.
+inline constexpr int kSpanWarps = 8;
+inline constexpr int64_t kMostSpans = 2048;
+// Of k elements and more a row: the store of candidates is then a good part of the row, and the sample says
+// the less.
+inline constexpr int64_t kOneReadMinColsPerK = 8;
 
 }  // namespace gputopk::cuda::tuning

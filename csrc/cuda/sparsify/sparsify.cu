@@ -5,7 +5,6 @@
 //   2. The top-k of the house selects by magnitude, in any order, and another one puts the winners' indices
 //      in ascending order: sparsify.cpp, by the plan.
 //   3. take: values are copied from self, and zeros put in their places.
-//      (Or the second top-k of step 2, and step 3, are one: collect.cu.)
 //   4. drop: error feedback would keep an infinity or a NaN for ever. They win, so they have been taken
 //      unless a row has more than k: then no winner of it is finite, and the row is looked through. Any other
 //      row costs one read of its first winners.
@@ -13,11 +12,10 @@
 
 #include "cuda/sparsify/sparsify.h"
 
-#include <cuda_fp16.h>
-
 #include "core/key_order.h"
 #include "cuda/device/launch.h"
 #include "cuda/sparsify/numbers.h"
+#include "cuda/sparsify/sum.cuh"
 #include "cuda/sparsify/winners.cuh"
 
 namespace gputopk::cuda::sparsify {
@@ -26,69 +24,7 @@ namespace {
 constexpr int kThreads = tuning::kSparsifyThreads;
 constexpr int kInFlight = tuning::kSparsifyInFlight;
 
-// An element as it lies in memory, and as the number that is computed with.
-struct Float32 {
-  using Bits = uint32_t;
-  using Number = float;
-  __device__ static float widen(uint32_t bits) { return __uint_as_float(bits); }
-  __device__ static uint32_t narrow(float number) { return __float_as_uint(number); }
-};
-struct Float64 {
-  using Bits = uint64_t;
-  using Number = double;
-  __device__ static double widen(uint64_t bits) { return __longlong_as_double(static_cast<long long>(bits)); }
-  __device__ static uint64_t narrow(double number) {
-    return static_cast<uint64_t>(__double_as_longlong(number));
-  }
-};
-struct Float16 {
-  using Bits = uint16_t;
-  using Number = float;
-  __device__ static float widen(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
-  __device__ static uint16_t narrow(float number) { return __half_as_ushort(__float2half_rn(number)); }
-};
-struct BFloat16 {
-  using Bits = uint16_t;
-  using Number = float;
-  __device__ static float widen(uint16_t bits) { return __uint_as_float(uint32_t{bits} << 16); }
-  // To the nearest, ties to even; NaN stays one.
-  __device__ static uint16_t narrow(float number) {
-    const uint32_t bits = __float_as_uint(number);
-    const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
-    const bool is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
-    return static_cast<uint16_t>(is_nan ? bits >> 16 | 0x40 : rounded);
-  }
-};
-
-__device__ inline float fused_multiply_add(float a, float b, float c) { return fmaf(a, b, c); }
-__device__ inline double fused_multiply_add(double a, double b, double c) { return fma(a, b, c); }
-
 // ---- 1. Accumulate ----
-
-template <class Self, class Add>
-struct Sum {
-  using Bits = typename Self::Bits;
-
-  Bits* self;
-  const typename Add::Bits* add;
-  Bits* momentum;  // null: there is none
-  int64_t rows, cols;
-  int64_t self_stride, add_stride, momentum_stride;
-  typename Self::Number alpha, mu;
-};
-
-template <class Self, class Add>
-__device__ void add_one(const Sum<Self, Add>& sum, typename Self::Bits& self, typename Add::Bits add,
-                        typename Self::Bits& momentum) {
-  using Number = typename Self::Number;
-  const Number added = static_cast<Number>(Add::widen(add)), before = Self::widen(self);
-  if (sum.momentum == nullptr) {
-    self = Self::narrow(fused_multiply_add(sum.alpha, added, before));
-  } else {
-    momentum = Self::narrow(fused_multiply_add(sum.mu, Self::widen(momentum), added));
-    self = Self::narrow(before + Self::widen(momentum));
-  }
-}
 
 // Vectors are numbered over all rows; the last of a row may be a part of one.
 template <class Self, class Add, int kWidth>
@@ -145,19 +81,8 @@ template <class Self, class Add>
 ErrorCode launch_sum(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
                      Stream stream) {
   using Bits = typename Self::Bits;
-  using Number = typename Self::Number;
   constexpr int kVector = 16 / sizeof(Bits);
-  const bool as_one_row = is_dense(problem);
-  const Sum<Self, Add> sum{static_cast<Bits*>(buffers.self),
-                           static_cast<const typename Add::Bits*>(buffers.add),
-                           static_cast<Bits*>(buffers.momentum),
-                           as_one_row ? 1 : problem.rows,
-                           as_one_row ? problem.rows * problem.cols : problem.cols,
-                           problem.self_stride,
-                           problem.add_stride,
-                           problem.momentum_stride,
-                           static_cast<Number>(problem.alpha),
-                           static_cast<Number>(problem.mu)};
+  const Sum<Self, Add> sum = sum_of<Self, Add>(problem, buffers, is_dense(problem));
   const auto kernel =
       config.width == 1 ? accumulate_vectors<Self, Add, 1> : accumulate_vectors<Self, Add, kVector>;
   return launch_kernel(/*ahead=*/false, kernel, static_cast<unsigned>(config.accumulate_blocks), kThreads, 0,
@@ -209,17 +134,9 @@ ErrorCode visit_bits(DType dtype, Visitor&& visitor) {
 
 ErrorCode accumulate(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
                      Stream stream) {
-  switch (problem.dtype) {
-    case DType::kFloat16: return launch_sum<Float16, Float16>(config, problem, buffers, stream);
-    case DType::kBFloat16: return launch_sum<BFloat16, BFloat16>(config, problem, buffers, stream);
-    case DType::kFloat64: return launch_sum<Float64, Float64>(config, problem, buffers, stream);
-    default: break;
-  }
-  switch (problem.add_dtype) {
-    case DType::kFloat16: return launch_sum<Float32, Float16>(config, problem, buffers, stream);
-    case DType::kBFloat16: return launch_sum<Float32, BFloat16>(config, problem, buffers, stream);
-    default: return launch_sum<Float32, Float32>(config, problem, buffers, stream);
-  }
+  return visit_sum(problem, [&](auto self, auto add) {
+    return launch_sum<decltype(self), decltype(add)>(config, problem, buffers, stream);
+  });
 }
 
 ErrorCode take(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,

@@ -1,6 +1,7 @@
 // Sparsification beside its selection: what comes before it and after it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "core/sparsify_problem.h"
@@ -36,26 +37,30 @@ ErrorCode accumulate(const Config& config, const SparsifyProblem& problem, const
 ErrorCode take(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
                Stream stream);
 
-// Where `collect` works.
-struct Collecting {
-  int64_t tiles;               // a row: collected_tiles
-  unsigned long long* bounds;  // rows
-  int64_t* places;             // rows x tiles
-};
-
-// Whether `collect` serves the request, as a winner's key and index fit 64 bits, and whether it pays.
-bool serves_collect(const SparsifyProblem& problem);
-bool collects(const SparsifyProblem& problem);
-
-int64_t collected_tiles(const SparsifyProblem& problem);
-
-// In place of ascending indices and `take`: `found` are the winners' indices, and buffers.values their
-// values, in any order.
-ErrorCode collect(const Config& config, const SparsifyProblem& problem, const SparsifyBuffers& buffers,
-                  const void* found, const Collecting& collecting, Stream stream);
-
 // After `take`: clears what is infinite or NaN in rows of which all winners are.
 ErrorCode drop_what_is_not_finite(const Config& config, const SparsifyProblem& problem,
                                   const SparsifyBuffers& buffers, Stream stream);
+
+// All of it with one read, where a sample of a long row tells the bound before the accumulation.
+struct OneRead {
+  bool of_lines;  // the sample; else of elements
+  int sample_blocks_per_row;
+  int delegates;  // a row
+  int rank;       // the delegate that is the bound
+  int blocks_per_row;
+  int digit_bits;       // of the passes over candidates, or over the row
+  int64_t buffer;       // candidates a row
+  int likely_passes;    // 0 where few candidates are expected
+  int chunks_per_warp;  // side by side, whose winners are put in order
+  int64_t spans;        // a row, a block each
+  bool launches_ahead;  // a kernel's blocks may start while the one before ends
+
+  // `aligned` as above.
+  static bool serves(const SparsifyProblem& problem, bool aligned);
+  static OneRead plan(const SparsifyProblem& problem, const Problem& selection, const Device& device);
+  void describe(char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const SparsifyProblem& problem) const;
+  ErrorCode run(const SparsifyProblem& problem, const SparsifyBuffers& buffers, Stream stream) const;
+};
 
 }  // namespace gputopk::cuda::sparsify

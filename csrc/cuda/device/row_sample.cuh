@@ -1,0 +1,115 @@
+// A bound from a sample of each row: every group of lanes has the best of some elements for a delegate, and
+// the row's last block finds the delegate of a certain rank. row_sample.h says how large the sample is.
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/device/last_block.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/radix_passes.cuh"
+#include "cuda/device/row_reader.cuh"
+#include "cuda/device/row_sample.h"
+#include "cuda/device/sample.cuh"
+#include "cuda/device/stored_candidates.cuh"
+
+namespace gputopk::cuda {
+
+template <class Bits, class Index>
+struct Sample {
+  int blocks_per_row;
+  int group;
+  int rank;
+  int delegates;                                           // a row
+  Strata strata;                                           // of lines or of elements; one of each is read
+  ExtendedKey<typename KeyWord<Bits>::type, Index>* list;  // rows x delegates
+
+  // Blocks of kPassThreads.
+  void set(int blocks, int count, int rank_of_bound) {
+    blocks_per_row = blocks;
+    delegates = count;
+    group = blocks * tuning::kPassThreads / count;
+    rank = rank_of_bound;
+  }
+
+  size_t shared_bytes() const { return sizeof(uint32_t) * kListBins + sizeof(*list) * delegates; }
+};
+
+// The best of this thread's elements in part `part` of a row's sample of lines: load(v) is vector number v of
+// the row, and `head` the first one's first element.
+template <class Order, class Index, class Load>
+__device__ ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index> best_of_lines(
+    const Sample<typename Order::Bits, Index>& sample, int part, int head, Index last_index,
+    const Order& order, Load&& load) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  constexpr int kLineVectors = tuning::kSampleLineVectors;  // an octet of lanes reads them
+  constexpr int kOctets = 32 / kLineVectors;                // of a warp
+  constexpr int kLines = tuning::kSampleLines;              // in flight a lane, a vector of each
+
+  // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates.
+  const uint32_t octets =
+      static_cast<uint32_t>(sample.blocks_per_row) * (tuning::kPassThreads / kLineVectors);
+  const uint32_t octet =
+      static_cast<uint32_t>(part) * (tuning::kPassThreads / kLineVectors) + threadIdx.x / kLineVectors;
+  int64_t at[kLines];
+  Vector<Bits> loaded[kLines];
+#pragma unroll
+  for (int v = 0; v < kLines; ++v) {
+    const uint32_t stratum = (v * kOctets + octet % kOctets) * (octets / kOctets) + octet / kOctets;
+    at[v] = sample.strata.entry_of(stratum) * kLineVectors + threadIdx.x % kLineVectors;
+    loaded[v] = load(at[v]);
+  }
+  ExtendedKey<Word, Index> best{0, 0};
+#pragma unroll
+  for (int v = 0; v < kLines; ++v) {
+#pragma unroll
+    for (int i = 0; i < kPerVector<Bits>; ++i) {
+      const Word key = order(loaded[v][i]);
+      if (key > best.key || (v == 0 && i == 0)) {  // of equal ones, the first
+        const int64_t index = head + at[v] * kPerVector<Bits> + i;
+        best = {key, static_cast<Index>(last_index - static_cast<Index>(index))};
+      }
+    }
+  }
+  return best;
+}
+
+// Writes the row's bound, and a key near its greatest, to its state. `best` is of this thread's elements in
+// part `part` of the row's sample; `shared` has sample.shared_bytes(). By all threads of a kernel's blocks,
+// which waits for the kernel before.
+template <class Bits, class Index>
+__device__ void find_bound(const RadixPasses<Bits, Index>& params, const Sample<Bits, Index>& sample,
+                           int64_t row, int part, ExtendedKey<typename KeyWord<Bits>::type, Index> best,
+                           unsigned char* shared) {
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  __shared__ ListSelectionScratch<Word> scratch;
+  for (int step = 1; step < sample.group; step *= 2) {
+    const Extended other{__shfl_xor_sync(~0u, best.key, step), __shfl_xor_sync(~0u, best.reversed, step)};
+    if (best < other) best = other;
+  }
+  Extended* const list = sample.list + row * sample.delegates;
+  const int thread = part * tuning::kPassThreads + static_cast<int>(threadIdx.x);
+  if (thread % sample.group == 0) list[thread / sample.group] = best;
+
+  wait_for_kernel_before();  // the row's state is zero
+  auto& state = params.states[row];
+  if (!is_last_block(&state.arrived, sample.blocks_per_row)) return;
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(shared);
+  Extended* const local = reinterpret_cast<Extended*>(shared + sizeof(uint32_t) * kListBins);
+  find_key_range</*kInFlight=*/8>(sample.delegates, scratch, [&](int i) {
+    local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
+    return local[i].key;
+  });
+  // A rank near the one asked for will do.
+  const Extended bound =
+      bound_in_list<Word, Index>(sample.delegates, static_cast<uint64_t>(sample.rank),
+                                 /*slack=*/static_cast<uint64_t>(sample.rank / 4), params.index_bits,
+                                 kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
+  if (threadIdx.x == 0) {
+    state.bound = bound;
+    state.greatest = scratch.range.greatest;
+  }
+}
+
+}  // namespace gputopk::cuda

@@ -1,0 +1,104 @@
+// How large a sample of a row is that gives a bound which k of its elements reach, all but surely, and few
+// more: host code that delegate and sparsification share. row_sample.cuh takes it.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+#include "core/key_order.h"  // GPUTOPK_HOST_DEVICE
+#include "core/problem.h"
+#include "cuda/device/index_width.h"
+#include "cuda/device/numbers.h"
+#include "cuda/device/split.h"
+
+namespace gputopk::cuda {
+
+namespace tuning {
+
+// Of the bound, where so many winners are expected in a sample.
+template <class Real>
+GPUTOPK_HOST_DEVICE Real sample_rank(Real winners) {
+  return ceil(winners + static_cast<Real>(kSampleDeviations) * sqrt(winners) +
+              static_cast<Real>(kSampleExtraRank));
+}
+
+}  // namespace tuning
+
+struct RowSample {
+  int blocks_per_row;
+  int delegates;      // a row, each of a group of lanes: a power of two up to 32
+  int rank;           // the delegate that is the bound
+  double candidates;  // that reach the bound, as far as can be expected
+  int64_t room;       // for candidates a row
+};
+
+// Of lines of memory, of which a group of lanes has the best element for a delegate.
+inline RowSample sample_of_lines(const Problem& problem) {
+  const int element_bytes = dtype_bytes(problem.dtype);
+  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  RowSample sample{};
+
+  // As large as it takes to have few candidates, but a share of the row at most. Of the k best, `winners` are
+  // in it, give or take a few times the square root of that.
+  const double per_block = tuning::kPassThreads * tuning::kSampleLines * (16.0 / element_bytes);
+  const double most_blocks =
+      std::clamp(cols / tuning::kSampleShare / per_block, 1.0,
+                 std::max(1.0, double{tuning::kSampleMostBlocks} / static_cast<double>(problem.rows)));
+  double rank = 0;
+  int blocks = tuning::kSampleMinBlocks;
+  for (;; blocks *= 2) {
+    blocks = std::min(blocks, static_cast<int>(most_blocks));
+    const double winners = blocks * per_block * k / cols;
+    rank = winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank;
+    sample.candidates = rank * cols / (blocks * per_block);
+    const bool enough =
+        sample.candidates <= std::max(tuning::kSampleFewCandidates, tuning::kSampleFewTimesK * k);
+    if (enough || 2 * blocks > most_blocks) break;
+  }
+  sample.blocks_per_row = blocks;
+  const int threads = blocks * tuning::kPassThreads;
+  int group = 1;
+  while (threads / group > tuning::kSampleMostDelegates) group *= 2;
+  sample.delegates = threads / group;
+  // The best delegates of an equal or a sorted row are those of one line. If what they stand for is less than
+  // k, one of another line is asked for, which lies far apart: reaching >= k.
+  const int of_line = std::min(group, tuning::kSampleLineVectors);
+  const int delegates_per_line = tuning::kSampleLineVectors / of_line;
+  const double reaching = (std::floor(rank) - 1) * of_line * (16.0 / element_bytes) + 1;
+  if (reaching < k) rank = std::max(rank, delegates_per_line + 1.0);
+  sample.rank = static_cast<int>(std::min(rank, static_cast<double>(sample.delegates)));
+
+  // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
+  // all that lie between a line, or its part of it, and the next one.
+  const double parts = double{tuning::kSampleLines} * threads / of_line;
+  const double of_neighbours = sample.rank * cols / parts;
+  const double room = std::min(
+      std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
+      std::min(tuning::kSampleMostNeighbours * of_neighbours, cols / tuning::kSampleMostBufferShare));
+  sample.room = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
+  return sample;
+}
+
+// Whether such a bound says much: near the least delegate it would not.
+inline bool sample_of_lines_tells(const Problem& problem) {
+  if (problem.cols < tuning::kSampleMinCols || problem.k > problem.cols / tuning::kSampleMinColsPerK)
+    return false;
+  const RowSample sample = sample_of_lines(problem);
+  return sample.rank <= sample.delegates * tuning::kSampleMostRank;
+}
+
+// Of elements far apart, each a delegate: where a good part of the row wins, so that few tell how many do.
+inline RowSample sample_of_elements(const Problem& problem) {
+  const double cols = static_cast<double>(problem.cols);
+  RowSample sample{};
+  sample.delegates = tuning::kSampleMostDelegates;
+  sample.blocks_per_row = sample.delegates / tuning::kPassThreads;
+  const double winners = sample.delegates * static_cast<double>(problem.k) / cols;
+  sample.rank = std::min(static_cast<int>(tuning::sample_rank(winners)), sample.delegates);
+  sample.candidates = sample.rank * cols / sample.delegates;
+  sample.room = std::min(problem.cols, static_cast<int64_t>(tuning::kSampleElementsRoom * sample.candidates));
+  return sample;
+}
+
+}  // namespace gputopk::cuda
