@@ -15,9 +15,12 @@ import argparse
 import datetime
 import hashlib
 import json
+import math
+import os
 import platform
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -111,16 +114,24 @@ def run_here(arguments: list[str], outcomes: Outcomes) -> int:
     return int(pytest.main(["-m", "gpu", *arguments], plugins=[outcomes]))
 
 
-def run_files(jobs: int, arguments: list[str], outcomes: Outcomes) -> int:
-    """Each test file in a process of its own: much of a GPU test's time is its oracle's, on the host."""
+def run_files(jobs: int, arguments: list[str], outcomes: Outcomes, known: dict[str, float]) -> int:
+    """Each test file in a process of its own, with its share of the cores: much of a GPU test's time is its
+    oracle's, on the host. Those that took longest go first, by the seconds `known`, which are brought up to
+    date."""
+    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
 
-    def run_file(file: Path) -> tuple[Path, subprocess.CompletedProcess]:
-        command = [sys.executable, __file__, "run-file", str(file), *arguments]
-        return file, subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    def run_file(name: str) -> tuple[str, float, subprocess.CompletedProcess]:
+        command = [sys.executable, __file__, "run-file", str(ROOT / name), *arguments]
+        began = time.monotonic()
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+        return name, time.monotonic() - began, done
 
+    files = [f for f in (ROOT / "tests").rglob("test_*.py") if "gpu" in f.read_text()]
+    names = sorted(file.relative_to(ROOT).as_posix() for file in files)
+    names.sort(key=lambda name: known.get(name, math.inf), reverse=True)
     status = 0
     with ThreadPoolExecutor(jobs) as pool:
-        for file, done in pool.map(run_file, sorted((ROOT / "tests").rglob("test_*.py"))):
+        for name, seconds, done in pool.map(run_file, names):
             lines = done.stdout.splitlines()
             counts = json.loads(lines[-1]) if lines and lines[-1].startswith("[") else [0, 1, 0]
             outcomes.passed += counts[0]
@@ -130,8 +141,10 @@ def run_files(jobs: int, arguments: list[str], outcomes: Outcomes) -> int:
                 status = done.returncode
                 print(done.stdout, done.stderr, sep="\n")
             if sum(counts):
+                known[name] = round(seconds, 1)
                 print(
-                    f"{file.relative_to(ROOT)}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped"
+                    f"{name}: {counts[0]} passed, {counts[1]} failed, {counts[2]} skipped, {seconds:.0f} s",
+                    flush=True,
                 )
     return status
 
@@ -139,23 +152,24 @@ def run_files(jobs: int, arguments: list[str], outcomes: Outcomes) -> int:
 def run(commit: str | None, jobs: int, arguments: list[str], record: Path = RECORD) -> int:
     began = here(commit)
     outcomes = Outcomes()
+    known = json.loads(record.read_text()) if record.is_file() else {}
+    seconds = known.setdefault("seconds", {})  # of each file, the last time that files ran side by side
     if jobs > 1:
         command = ["-m", "gpu", *arguments, "<each file of tests>"]
-        status = run_files(jobs, arguments, outcomes)
+        status = run_files(jobs, arguments, outcomes, seconds)
     else:
         command = ["-m", "gpu", *(arguments or ["tests"])]
         status = run_here(command[2:], outcomes)
     if outcomes.passed + outcomes.failed == 0:
         print("gpu record: no GPU test ran; nothing is recorded")
         return status or 1
-    known = json.loads(record.read_text()) if record.is_file() else {}
     written = {
         **began,
         "passed": outcomes.passed,
         "failed": outcomes.failed,
         "skipped": outcomes.skipped,
         "command": " ".join(["pytest", *command]),
-        **{name: kept for name, kept in known.items() if isinstance(kept, dict)},  # of add()
+        **{name: kept for name, kept in known.items() if isinstance(kept, dict)},  # of add(), and seconds
     }
     record.write_text(json.dumps(written, indent=2) + "\n")
     print(describe(record))

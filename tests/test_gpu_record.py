@@ -111,6 +111,9 @@ def test_files_run_side_by_side_are_counted_together(tmp_path, monkeypatch, caps
     (tmp_path / "tests/test_of_the_host.py").write_text("def test_a(): assert False\n")
     monkeypatch.setattr(gpu_record, "ROOT", tmp_path)
     outcomes = gpu_record.Outcomes()
-    assert gpu_record.run_files(2, ["-p", "no:cacheprovider"], outcomes) == 1
+    seconds = {"tests/test_good.py": 1e9}
+    assert gpu_record.run_files(2, ["-p", "no:cacheprovider"], outcomes, seconds) == 1
     assert (outcomes.passed, outcomes.failed, outcomes.skipped) == (2, 1, 1)
     assert "planted" in capsys.readouterr().out
+    assert seconds.keys() == {"tests/test_good.py", "tests/test_bad.py"}
+    assert max(seconds.values()) < 1e9

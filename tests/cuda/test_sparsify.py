@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tests import inputs
+from tests import delegate_model, inputs
 from tests import sparsify_reference as reference
 from torch_topk import sparsify_
 
@@ -43,10 +43,41 @@ def test_exact(dtype, add_dtype, rows, cols, k, update):
 
 
 @pytest.mark.parametrize("name", inputs.names_for(torch.float32))
-def test_named_inputs(name):
-    self = inputs.make(name, 2, 40_000, torch.float32)
-    for k in (1, 500, 13_000):
+@pytest.mark.parametrize(("rows", "cols"), [(2, 40_000), (2, 70_008), (1, 3_000_000)])
+def test_named_inputs(name, rows, cols):
+    self = inputs.make(name, rows, cols, torch.float32)
+    for k in (1, 500, 8_000, cols // 9):
         reference.check(on_gpu, torch.zeros_like(self), k, add=self, momentum=torch.ones_like(self), mu=MU)
+
+
+@pytest.mark.parametrize("k", [3, 2_000, 90_000])
+def test_a_bound_that_misleads(k):
+    """A sample that is far better than the row, so that fewer than k reach its bound, or far worse, so that
+    more do than there is room for."""
+    cols = 1_000_000
+    sampled = delegate_model.sampled_elements(cols, k, torch.float32)
+    for inside, outside in ((2.0, 1.0), (1.0, 2.0)):
+        self = outside + torch.rand(1, cols) / 4
+        self[0, sampled] = inside + torch.rand(len(sampled)) / 4
+        reference.check(on_gpu, self, k)
+
+
+def test_steps_of_one_graph():
+    """A long row's residual, step after step."""
+    add, self = torch.randn(1, 300_000), torch.zeros(1, 300_000)
+    there, added = self.cuda(), add.cuda()
+    sparsify_(there.clone(), 3000, add=added)  # what is loaded lazily is
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        values, indices = sparsify_(there, 3000, add=added)
+    for _ in range(5):
+        want = reference.expected(self, 3000, add=add)
+        graph.replay()
+        for got, wanted, what in zip(
+            (values, indices, there), want[:3], ("values", "indices", "self"), strict=True
+        ):
+            reference.assert_same(got.cpu(), wanted, what)
+        self = want[2]
 
 
 def test_in_a_graph_and_in_a_part_of_a_buffer():

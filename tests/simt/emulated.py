@@ -475,8 +475,8 @@ class Library:
         self, tensor, k: int, add=None, alpha=1.0, momentum=None, mu=0.0, index_dtype=torch.int32,
         one_read: bool | None = None, device: Device = Device(), seed: int = 1,
     ):  # fmt: skip
-        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed. one_read: whether
-        it is one, where that serves; None: as planned."""
+        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed. one_read:
+        whether it is one, where that serves; None: as planned."""
         rows, cols = tensor.shape
         values = torch.empty((rows, k), dtype=tensor.dtype)
         indices = torch.empty((rows, k), dtype=index_dtype)

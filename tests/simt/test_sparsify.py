@@ -110,8 +110,8 @@ def test_one_read(dtype, add_dtype, update):
 @pytest.mark.parametrize("k", [1, 40, 900, 8000])
 @pytest.mark.parametrize(
     "name",
-    ["all_equal", "few_distinct", "increasing", "decreasing", "winners_in_one_subrange", "all_nan", "nan_rows",
-     "one_number_among_nan", "all_infinite", "twelve_bit_random"],
+    ["all_equal", "few_distinct", "increasing", "decreasing", "winners_in_one_subrange", "all_nan",
+     "nan_rows", "one_number_among_nan", "all_infinite", "twelve_bit_random"],
 )  # fmt: skip
 def test_one_read_of_hostile_rows(name, k):
     self = inputs.make(name, 2, LEAST + 4096, torch.float32)
