@@ -140,7 +140,7 @@ struct PartOfPass {
     const Extended x{static_cast<Word>(low.key + distance), static_cast<Index>(last_index - index)};
     const bool inside = valid && in_range(distance, index);
     const bool wins = inside && (takes_all || (kIndexed ? split < x : distance > candidate_span));
-    winners.push(wins, bits, index);
+    winners.push(wins && !params.bound_alone, bits, index);
     if (takes_all) return;
     const bool stays = inside && !wins;
     if (stays && counts) {
@@ -230,7 +230,7 @@ struct PartOfPass {
     return static_cast<Word>(distance - candidate_span - 1) < static_cast<Word>(key_span - candidate_span);
   }
   __device__ __forceinline__ void push_winner(Bits bits, int64_t index, bool chosen) {
-    winners.push(chosen, bits, static_cast<Index>(first_read + index));
+    winners.push(chosen && !params.bound_alone, bits, static_cast<Index>(first_read + index));
   }
 
   // Most elements may be candidates: counts them as they are read, and chooses the winners alone. The usual

@@ -98,7 +98,9 @@ struct RadixPasses {
   // candidates are winners.
   bool adaptive;
   bool early_stop;
-  bool keeps_stored;  // what was stored before the first pass is read again after the last
+  // The bound is all that is asked for: winners are not written, and what was stored before the first pass is
+  // still there after the last.
+  bool bound_alone;
   WinnerWriter<Bits> output;
 
   // Workspace. `histogram` is zero before each pass: first by the launch, then by the last block that
@@ -269,10 +271,10 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
     next.first = 0;
     next.last = params.cols;
   }
-  next.stores = counted && !next.takes_all &&
-                !(params.keeps_stored && next.source == 1) &&
+  next.stores = counted && !next.takes_all && !(params.bound_alone && next.source == 1) &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
                 (!params.stores_adaptively() || selection.candidates <= read / 2);
+  if (params.bound_alone && next.takes_all) return state.begin(pass + 1, kNoPass);
   params.begin(state, pass + 1);
 }
 

@@ -163,7 +163,7 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   find_key_range</*kInFlight=*/8>(entries, scratch, [&](int i) { return list.take(i); });
   const auto bound = bound_in_list<Word, Index>(entries, owed, /*slack=*/0, params.index_bits, kListDigitBits,
                                                 histogram, scratch, [&](int i) { return list[i]; });
-  list.write(bound, static_cast<int64_t>(params.k - owed));
+  if (!params.bound_alone) list.write(bound, static_cast<int64_t>(params.k - owed));
   if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
@@ -230,6 +230,10 @@ __device__ void select_stored(
     step.selection = Selection<Word, Index>::whole_row(k, step.stored > 0 ? reaching : params.cols);
     step.top = Selection<Word, Index>::highest();
     step.takes_all = step.selection.takes_all();
+    if (params.bound_alone && step.takes_all) {
+      state.bound = step.selection.low;
+      return state.begin(1, kNoPass);
+    }
     return params.begin(state, 1);
   }
 
@@ -248,7 +252,7 @@ __device__ void select_stored(
         narrow_in_list(entries, selection, /*slack=*/0, tuning::kStoredCountBits, range.key_bits_left(),
                        range.index_bits_left(), reinterpret_cast<uint32_t*>(local), list_scratch,
                        [&](int i) { return list[i]; });
-    list.write(bound, 0);
+    if (!params.bound_alone) list.write(bound, 0);
     if (threadIdx.x != 0) return;
     state.bound = bound;
     state.begin(1, kNoPass);

@@ -46,7 +46,7 @@ Config plan(const SparsifyProblem& problem, const Device& device, bool aligned) 
 bool OneRead::serves(const SparsifyProblem& problem, bool aligned) {
   return aligned && has_narrow_indices(problem.cols) && problem.cols >= tuning::kSampleMinCols &&
          problem.k <= problem.cols / tuning::kOneReadMinColsPerK &&
-         problem.rows * divide_up(problem.cols, tuning::kChunkElements) <= INT32_MAX;
+         problem.rows * divide_up(problem.cols, tuning::kLeastChunk) <= INT32_MAX;
 }
 
 OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, const Device& device) {
@@ -60,7 +60,16 @@ OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, 
   config.blocks_per_row = blocks_of_passes(selection, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(selection, device));
   config.likely_passes = passes_of_stored(selection, sample.candidates);
-  const int64_t chunks = divide_up(problem.cols, tuning::kChunkElements);
+  const int64_t warps = int64_t{config.blocks_per_row} * (tuning::kPassThreads / 32);
+  int64_t least = INT64_MAX;
+  for (int chunk = tuning::kLeastChunk; chunk <= tuning::kMostChunk; chunk *= 2) {
+    const int64_t work = divide_up(divide_up(problem.cols, chunk), warps) * (chunk + tuning::kChunkOverhead);
+    if (work < least) {
+      least = work;
+      config.chunk = chunk;
+    }
+  }
+  const int64_t chunks = divide_up(problem.cols, config.chunk);
   config.chunks_per_warp = static_cast<int>(divide_up(chunks, tuning::kMostSpans * tuning::kSpanWarps));
   config.spans = divide_up(chunks, int64_t{config.chunks_per_warp} * tuning::kSpanWarps);
   config.launches_ahead = device.compute_capability >= 90;

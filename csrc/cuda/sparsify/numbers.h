@@ -11,13 +11,13 @@ inline constexpr int kSparsifyInFlight = 4;
 // Blocks an SM of a grid whose threads take several vectors one after the other.
 inline constexpr int kSparsifyBlocksPerSm = 8;
 
-// With momentum, where 64 registers a thread are to do.
-inline constexpr int kMomentumInFlight = 2;
-
 // ---- One read ----
 
-// Elements whose candidates are stored together: 64 a lane, so that their bits fit a word.
-inline constexpr int kChunkElements = 2048;
+// Elements whose candidates are stored together, by a warp: powers of two, the one that leaves the fewest
+// warps without work at the end; each costs as much beside as so many elements.
+inline constexpr int kLeastChunk = 512;
+inline constexpr int kMostChunk = 2048;
+inline constexpr int kChunkOverhead = 64;
 // Warps of a block that writes a span's winners, and the most spans of a row: each adds up what all before it
 // have, 8 KB at most.
 inline constexpr int kSpanWarps = 8;

@@ -5,8 +5,7 @@
 //      delegate/from_sample.cu: all but surely k of the row's elements reach it, and few more.
 //   2. accumulate_and_store: warps take a row chunk by chunk. A chunk's elements that reach the bound, the
 //      candidates, are stored together, in order of index, and its place in the store is written down.
-//   3. The row's last block, or radix passes, select from the candidates. What is wanted is the bound that
-//      winners reach and no others; that they are also written, in any order, is of no use.
+//   3. The row's last block, or radix passes, find the bound that k of the candidates reach and no others.
 //   4. count_winners: how many each span of chunks has.
 //   5. write_winners: they go behind those of all spans before, in order of index, and zeros in their places.
 //      Where none of a row's is finite, all else that is not becomes zero too.
@@ -34,9 +33,7 @@ namespace {
 
 using tuning::kPassThreads;
 using Index = uint32_t;
-constexpr int kChunk = tuning::kChunkElements;
 constexpr int kSpanThreads = 32 * tuning::kSpanWarps;
-static_assert(kChunk == 32 * 64, "a lane's elements of a chunk are the bits of a word");
 
 template <class Bits>
 using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
@@ -47,6 +44,7 @@ struct Place {
 };
 
 struct Spans {
+  int chunk;            // elements
   int64_t chunks;       // a row
   int chunks_per_warp;  // side by side
   int64_t per_row;      // spans, each a block's: its warps' chunks, side by side
@@ -139,66 +137,98 @@ __global__ void __launch_bounds__(kPassThreads)
 
 // ---- 2. Accumulate and store ----
 
-// Accumulates a lane's elements of a chunk, kInFlight vectors at a time, each 32 * kWidth elements behind the
-// one before; is a bit for each that `filter` lets through.
-template <int kInFlight, class Rows, class Filter>
-__device__ __forceinline__ uint64_t accumulate_chunk(const Rows& sums, const Filter& filter, int64_t first) {
-  constexpr int kWidth = Rows::kWidth, kVectors = 64 / kWidth;
+// A row's bound while it is read.
+template <class Order>
+struct RowBound {
+  using Bits = typename Order::Bits;
+
+  const Order& order;
+  Extended<Bits> bound;
+  Index last_index;
+  int64_t index;  // the bound's own; behind it, elements of its key do not reach it
+
+  __device__ RowBound(const Order& order, const Extended<Bits>& bound, Index last_index)
+      : order(order),
+        bound(bound),
+        last_index(last_index),
+        index(static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed))) {}
+
+  __device__ Extended<Bits> extended(Bits bits, int64_t col) const {
+    return {order(bits), static_cast<Index>(last_index - static_cast<Index>(col))};
+  }
+  __device__ bool is_reached(Bits bits, int64_t col) const { return !(extended(bits, col) < bound); }
+};
+
+// Accumulates a warp's chunk, kInFlight vectors of a lane at a time, which lie side by side in a warp. Stages
+// the places in it of the elements that reach the bound, in order, and is how many.
+template <int kInFlight, class Rows, class Order>
+__device__ __forceinline__ int accumulate_chunk(const Rows& sums, const RowBound<Order>& bound,
+                                                const BoundFilter<Order>& filter, int64_t first, int chunk,
+                                                uint16_t* staged) {
+  using Bits = typename Order::Bits;
+  constexpr int kWidth = Rows::kWidth;
+  constexpr int kField = 32 / kInFlight;  // bits of a count, of up to 32 * kWidth
+  constexpr uint32_t kMask = (1u << kField) - 1;
+  static_assert(32 * kWidth <= kMask);
   const int64_t cols = sums.sum.cols;
-  first += static_cast<int64_t>(threadIdx.x % 32) * kWidth;
-  uint64_t chosen = 0;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const bool has_bound = first <= bound.index && bound.index < first + chunk;
+  int count = 0;
 #pragma unroll 1
-  for (int v = 0; v < kVectors; v += kInFlight) {
+  for (int begin = 0; begin < chunk; begin += kInFlight * 32 * kWidth) {
+    const auto offset = [&](int i) { return begin + (i * 32 + lane) * kWidth; };
     typename Rows::template Loaded<kWidth> x[kInFlight];
-    uint32_t of_turn = 0;
+    uint32_t chosen[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      const int64_t col = first + (v + i) * (32 * kWidth);
+      const int64_t col = first + offset(i);
       if (col + kWidth <= cols) sums.load(col, x[i]);
     }
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      const int64_t col = first + (v + i) * (32 * kWidth);
+      const int64_t col = first + offset(i);
+      chosen[i] = 0;
       if (col + kWidth <= cols) {
         sums.accumulate(x[i]);
         sums.store(col, x[i]);
-        const cuda::Vector<typename Rows::Bits> elements{*reinterpret_cast<const uint4*>(x[i].self.at)};
-        of_turn |= filter.probe(elements) << (i * kWidth);
-        continue;
+        chosen[i] = filter.probe(cuda::Vector<Bits>{*reinterpret_cast<const uint4*>(x[i].self.at)});
+      } else {
+        for (int j = 0; col + j < cols; ++j) {
+          typename Rows::template Loaded<1> one;
+          sums.load(col + j, one);
+          sums.accumulate(one);
+          sums.store(col + j, one);
+          chosen[i] |= filter.probe(Single<Bits>{one.self.at[0]}) << j;
+        }
       }
-      for (int j = 0; col + j < cols; ++j) {
-        typename Rows::template Loaded<1> one;
-        sums.load(col + j, one);
-        sums.accumulate(one);
-        sums.store(col + j, one);
-        of_turn |= filter.probe(Single<typename Rows::Bits>{one.self.at[0]}) << (i * kWidth + j);
+      if (!has_bound) continue;
+      for (uint32_t rest = chosen[i]; rest != 0; rest &= rest - 1) {
+        const int j = __ffs(static_cast<int>(rest)) - 1;
+        if (!bound.is_reached(*sums.self(col + j), col + j)) chosen[i] &= ~(1u << j);
       }
     }
-    chosen |= static_cast<uint64_t>(of_turn) << (v * kWidth);
-  }
-  return chosen;
-}
-
-// Calls visit(col) for a lane's chosen elements of a chunk, and visit(place, col) with the places that they
-// have in order of index among those of the warp. By whole warps.
-template <int kWidth, class Visit>
-__device__ __forceinline__ void visit_in_order(uint64_t chosen, int64_t first, Visit&& visit) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  uint64_t any = static_cast<uint64_t>(__reduce_or_sync(~0u, static_cast<uint32_t>(chosen >> 32))) << 32 |
-                 __reduce_or_sync(~0u, static_cast<uint32_t>(chosen));
-  uint32_t before = 0;
-  while (any != 0) {
-    const int vector = (__ffsll(static_cast<long long>(any)) - 1) / kWidth;
-    const uint64_t bits_of_vector = ((uint64_t{1} << kWidth) - 1) << (vector * kWidth);
-    any &= ~bits_of_vector;
-    uint32_t own = static_cast<uint32_t>((chosen & bits_of_vector) >> (vector * kWidth));
-    const int count = __popc(own), so_far = sum_so_far(count);
-    uint32_t place = before + static_cast<uint32_t>(so_far - count);
-    for (; own != 0; own &= own - 1) {
-      visit(place++, first + (vector * 32 + lane) * kWidth + __ffs(static_cast<int>(own)) - 1);
+    // A count of each vector, all added up at once.
+    uint32_t own = 0;
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) own |= static_cast<uint32_t>(__popc(chosen[i])) << (i * kField);
+    if (!__any_sync(~0u, own != 0)) continue;
+    uint32_t so_far = own;
+#pragma unroll
+    for (int step = 1; step < 32; step *= 2) {
+      const uint32_t other = __shfl_up_sync(~0u, so_far, step);
+      if (lane >= step) so_far += other;
     }
-    before += static_cast<uint32_t>(__shfl_sync(~0u, so_far, 31));
+    const uint32_t before = so_far - own, all = __shfl_sync(~0u, so_far, 31);
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      int place = count + static_cast<int>(before >> (i * kField) & kMask);
+      for (uint32_t rest = chosen[i]; rest != 0; rest &= rest - 1) {
+        staged[place++] = static_cast<uint16_t>(offset(i) + __ffs(static_cast<int>(rest)) - 1);
+      }
+      count += static_cast<int>(all >> (i * kField) & kMask);
+    }
   }
+  return count;
 }
 
 template <class Self, class Add, bool kMomentum, class Order>
@@ -208,8 +238,9 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   using Bits = typename Self::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Rows = RowSum<Self, Add, kMomentum>;
-  constexpr int kWidth = Rows::kWidth, kWarps = kPassThreads / 32;
-  constexpr int kInFlight = kMomentum ? tuning::kMomentumInFlight : tuning::kSparsifyInFlight;
+  constexpr int kWarps = kPassThreads / 32;
+  constexpr int kInFlight = kMomentum || sizeof(Bits) == 2 ? 2 : 4;  // 64 registers are to do
+  static_assert(kWarps * tuning::kMostChunk * sizeof(uint16_t) <= kStageBytes);
   unsigned char* const dynamic = dynamic_shared();
   __shared__ CandidateRange<Word, Index> range;
 
@@ -220,46 +251,38 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   clear_histogram(histogram, (1 << tuning::kStoredCountBits) + 1);
   follow_kernel_before();
-  const Extended<Bits> bound = state.bound;
-  const Index last_index = static_cast<Index>(params.cols - 1);
+  const RowBound<Order> bound(order, state.bound, static_cast<Index>(params.cols - 1));
   if (threadIdx.x == 0) {
-    range = range.of(params, bound, static_cast<Word>(state.greatest), tuning::kSampleSpareBits);
+    range = range.of(params, bound.bound, static_cast<Word>(state.greatest), tuning::kSampleSpareBits);
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
-  const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
   const BoundedBuffer<Bits, Index> store{params.buffer(0, row), params.buffer_capacity[0]};
   const Rows sums(sum, row);
-  const auto extended = [&](Bits bits, int64_t col) {
-    return Extended<Bits>{order(bits), static_cast<Index>(last_index - static_cast<Index>(col))};
-  };
 
   BoundFilter<Order> filter(order);
-  const int64_t warp = part * kWarps + static_cast<int>(threadIdx.x) / 32;
-  for (int64_t chunk = warp; chunk < spans.chunks; chunk += int64_t{params.blocks_per_row} * kWarps) {
-    const int64_t first = chunk * kChunk;
-    filter.raise(bound.key, first > bound_index);
-    uint64_t chosen = accumulate_chunk<kInFlight>(sums, filter, first);
-    if (first <= bound_index && bound_index < first + kChunk) {
-      // Behind the bound's own index, elements of its key do not reach it.
-      for (uint64_t rest = chosen; rest != 0; rest &= rest - 1) {
-        const int bit = __ffsll(static_cast<long long>(rest)) - 1;
-        const int64_t col = first + (bit / kWidth * 32 + lane) * kWidth + bit % kWidth;
-        if (extended(*sums.self(col), col) < bound) chosen &= ~(uint64_t{1} << bit);
-      }
-    }
-    const uint32_t count = __reduce_add_sync(~0u, static_cast<unsigned>(__popcll(chosen)));
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  uint16_t* const staged =
+      reinterpret_cast<uint16_t*>(dynamic + kCountBytes<Index>) + warp * tuning::kMostChunk;
+  for (int64_t chunk = part * kWarps + warp; chunk < spans.chunks;
+       chunk += int64_t{params.blocks_per_row} * kWarps) {
+    const int64_t first = chunk * spans.chunk;
+    filter.raise(bound.bound.key, first > bound.index);
+    const int count = accumulate_chunk<kInFlight>(sums, bound, filter, first, spans.chunk, staged);
     unsigned long long place = 0;
     if (lane == 0) {
       if (count > 0) place = atomicAdd(spans.reaching + row, static_cast<unsigned long long>(count));
-      spans.places[row * spans.chunks + chunk] = {static_cast<uint32_t>(place), count};
+      spans.places[row * spans.chunks + chunk] = {static_cast<uint32_t>(place), static_cast<uint32_t>(count)};
     }
     if (count == 0) continue;
+    __syncwarp();  // all are staged, and what they are is written
     place = __shfl_sync(~0u, place, 0);
-    visit_in_order<kWidth>(chosen, first, [&](uint32_t at, int64_t col) {
-      const Bits bits = *sums.self(col);  // this lane's own, a moment ago
-      atomicAdd(histogram + range.bin(extended(bits, col)), 1u);
-      store.write(static_cast<int64_t>(place) + at, bits, static_cast<Index>(col));
-    });
+    for (int i = lane; i < count; i += 32) {
+      const int64_t col = first + staged[i];
+      const Bits bits = *sums.self(col);
+      atomicAdd(histogram + range.bin(bound.extended(bits, col)), 1u);
+      store.write(static_cast<int64_t>(place) + i, bits, static_cast<Index>(col));
+    }
+    __syncwarp();  // nobody reads what the next chunk stages over
   }
   add_counts(params, row, histogram, range.bins());
   if (!is_last_block(&state.arrived, params.blocks_per_row)) return;
@@ -270,47 +293,54 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
 
 // ---- 4. and 5. Winners in order of index ----
 
-// A warp's chunks of a span, of which visit(bits, col, there) sees the candidates, or all elements where
-// those are not stored, 32 at a time in order of index; then after(first) where a chunk is done.
-template <class Bits, class Visit, class After>
-__device__ __forceinline__ void visit_chunks(const RadixPasses<Bits, Index>& params, const Spans& spans,
-                                             int64_t row, int64_t span, Visit&& visit, After&& after) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const bool stored = spans.are_stored(row, params.k, params.buffer_capacity[0]);
-  const CandidateBuffer<Bits, Index> buffer = params.buffer(0, row);
-  const int64_t begin = (span * tuning::kSpanWarps + warp) * spans.chunks_per_warp;
-  const int64_t end = min(begin + spans.chunks_per_warp, spans.chunks);
-  for (int64_t chunk = begin; chunk < end; ++chunk) {
-    const int64_t first = chunk * kChunk;
-    if (stored) {
-      const Place place = spans.places[row * spans.chunks + chunk];
-      for (uint32_t base = 0; base < place.count; base += 32) {
-        const bool there = base + lane < place.count;
-        const uint32_t at = place.first + base + lane;
-        visit(there ? buffer.values[at] : Bits{}, there ? buffer.indices[at] : Index{}, there);
-      }
-    } else {
-      const int64_t count = min(params.cols - first, int64_t{kChunk});
-      for (int64_t base = 0; base < count; base += 32) {
-        const bool there = base + lane < count;
-        const int64_t col = first + base + lane;
-        visit(there ? params.input[row * params.row_stride + col] : Bits{}, static_cast<Index>(col), there);
-      }
-    }
-    after(first);
-  }
-}
+// A warp's chunks of a span, [begin, end), and their elements, [first, last).
+struct WarpShare {
+  int64_t begin, end;
+  int64_t first, last;
 
-template <class Order>
-struct WinsIn {
-  const Order& order;
-  Extended<typename Order::Bits> bound;
-  Index last_index;
-
-  __device__ bool operator()(typename Order::Bits bits, Index index) const {
-    return !(Extended<typename Order::Bits>{order(bits), static_cast<Index>(last_index - index)} < bound);
+  __device__ WarpShare(const Spans& spans, int64_t span, int64_t cols) {
+    const int64_t warp = span * tuning::kSpanWarps + static_cast<int>(threadIdx.x) / 32;
+    begin = min(warp * spans.chunks_per_warp, spans.chunks);
+    end = min(begin + spans.chunks_per_warp, spans.chunks);
+    first = min(begin * spans.chunk, cols);
+    last = min(end * spans.chunk, cols);
   }
 };
+
+// visit(bits, col, there) sees a warp's candidates of a span, or all elements where those are not stored, 32
+// at a time in order of index.
+template <class Bits, class Visit>
+__device__ __forceinline__ void visit_share(const RadixPasses<Bits, Index>& params, const Spans& spans,
+                                            int64_t row, const WarpShare& share, Visit&& visit) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (!spans.are_stored(row, params.k, params.buffer_capacity[0])) {
+    for (int64_t base = share.first; base < share.last; base += 32) {
+      const bool there = base + lane < share.last;
+      const int64_t col = base + lane;
+      visit(there ? params.input[row * params.row_stride + col] : Bits{}, static_cast<Index>(col), there);
+    }
+    return;
+  }
+  const CandidateBuffer<Bits, Index> buffer = params.buffer(0, row);
+  for (int64_t begin = share.begin; begin < share.end; begin += 32) {
+    // A lane has a chunk's place; candidates of all of them are numbered one behind the other.
+    const Place place =
+        begin + lane < share.end ? spans.places[row * spans.chunks + begin + lane] : Place{0, 0};
+    const int end = sum_so_far(static_cast<int>(place.count));
+    const uint32_t first = place.first - static_cast<uint32_t>(end - static_cast<int>(place.count));
+    const int count = __shfl_sync(~0u, end, 31);
+    for (int base = 0; base < count; base += 32) {
+      int chunk = 0;  // the first that ends behind this lane's candidate
+#pragma unroll
+      for (int step = 16; step > 0; step /= 2) {
+        if (__shfl_sync(~0u, end, chunk + step - 1) <= base + lane) chunk += step;
+      }
+      const bool there = base + lane < count;
+      const uint32_t at = __shfl_sync(~0u, first, chunk) + static_cast<uint32_t>(base + lane);
+      visit(there ? buffer.values[at] : Bits{}, there ? buffer.indices[at] : Index{}, there);
+    }
+  }
+}
 
 template <class Order>
 __global__ void __launch_bounds__(kSpanThreads)
@@ -321,17 +351,15 @@ __global__ void __launch_bounds__(kSpanThreads)
   const int64_t row = blockIdx.x / spans.per_row, span = blockIdx.x % spans.per_row;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   follow_kernel_before();
-  const WinsIn<Order> wins{order, params.states[row].bound, static_cast<Index>(params.cols - 1)};
+  const RowBound<Order> bound(order, params.states[row].bound, static_cast<Index>(params.cols - 1));
   uint32_t count = 0;
   uint64_t least = ~uint64_t{0};
-  visit_chunks(
-      params, spans, row, span,
-      [&](Bits bits, Index index, bool there) {
-        if (!there || !wins(bits, index)) return;
-        ++count;
-        least = min(least, uint64_t{order(bits)});
-      },
-      [](int64_t) {});
+  visit_share(params, spans, row, WarpShare(spans, span, params.cols),
+              [&](Bits bits, Index index, bool there) {
+                if (!there || !bound.is_reached(bits, index)) return;
+                ++count;
+                least = min(least, uint64_t{order(bits)});
+              });
   count = __reduce_add_sync(~0u, count);
   least = warp_min(least);
   if (threadIdx.x % 32 == 0) {
@@ -380,30 +408,25 @@ __global__ void __launch_bounds__(kSpanThreads)
   const int64_t row = blockIdx.x / spans.per_row, span = blockIdx.x % spans.per_row;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   follow_kernel_before();
-  const WinsIn<Order> is_winner{order, params.states[row].bound, static_cast<Index>(params.cols - 1)};
-  const uint64_t infinity = order(order.max_magnitude);
-  const bool drops = ~spans.least[row] >= infinity;
+  const RowBound<Order> bound(order, params.states[row].bound, static_cast<Index>(params.cols - 1));
+  const WarpShare share(spans, span, params.cols);
   int64_t place = row * winners.k + winners_before(spans, row, span, &of_block);
-  visit_chunks(
-      params, spans, row, span,
-      [&](Bits bits, Index index, bool there) {
-        const bool wins = there && is_winner(bits, index);
-        const unsigned all = __ballot_sync(~0u, wins);
-        if (wins) {
-          const int64_t at = place + __popc(all & ((1u << lane) - 1));
-          winners.values[at] = bits;
-          winners.write_index(at, index);
-          winners.clear(row, index);
-        }
-        place += __popc(all);
-      },
-      [&](int64_t first) {
-        if (!drops) return;
-        const int64_t end = min(first + kChunk, winners.cols);
-        for (int64_t col = first + lane; col < end; col += 32) {
-          if (order(winners.self[row * winners.self_stride + col]) >= infinity) winners.clear(row, col);
-        }
-      });
+  visit_share(params, spans, row, share, [&](Bits bits, Index index, bool there) {
+    const bool wins = there && bound.is_reached(bits, index);
+    const unsigned all = __ballot_sync(~0u, wins);
+    if (wins) {
+      const int64_t at = place + __popc(all & ((1u << lane) - 1));
+      winners.values[at] = bits;
+      winners.write_index(at, index);
+      winners.clear(row, index);
+    }
+    place += __popc(all);
+  });
+  const uint64_t infinity = order(order.max_magnitude);
+  if (~spans.least[row] < infinity) return;
+  for (int64_t col = share.first + lane; col < share.last; col += 32) {
+    if (order(winners.self[row * winners.self_stride + col]) >= infinity) winners.clear(row, col);
+  }
 }
 
 // ---- Launch ----
@@ -419,7 +442,8 @@ struct Memory {
     params.buffer_capacity[0] = config.buffer;
     params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
     sample.set(config.sample_blocks_per_row, config.delegates, config.rank);
-    spans.chunks = (problem.cols + kChunk - 1) / kChunk;
+    spans.chunk = config.chunk;
+    spans.chunks = (problem.cols + config.chunk - 1) / config.chunk;
     spans.chunks_per_warp = config.chunks_per_warp;
     spans.per_row = config.spans;
     const int64_t all_spans = problem.rows * spans.per_row;
@@ -453,9 +477,8 @@ cudaError_t launch(const OneRead& config, const SparsifyProblem& problem, const 
   params.k = problem.k;
   params.blocks_per_row = config.blocks_per_row;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
-  params.adaptive = params.early_stop = params.keeps_stored = true;
+  params.adaptive = params.early_stop = params.bound_alone = true;
   params.likely_passes = config.likely_passes;
-  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   const int64_t lines = int64_t{config.sample_blocks_per_row} * (kPassThreads / tuning::kSampleLineVectors) *
                         tuning::kSampleLines;
   sample.strata = config.of_lines

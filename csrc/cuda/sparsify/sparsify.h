@@ -51,6 +51,7 @@ struct OneRead {
   int digit_bits;       // of the passes over candidates, or over the row
   int64_t buffer;       // candidates a row
   int likely_passes;    // 0 where few candidates are expected
+  int chunk;            // elements whose candidates are stored together
   int chunks_per_warp;  // side by side, whose winners are put in order
   int64_t spans;        // a row, a block each
   bool launches_ahead;  // a kernel's blocks may start while the one before ends
