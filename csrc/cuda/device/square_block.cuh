@@ -17,6 +17,9 @@ class SquareBlock {
   static constexpr int kSide = square_side(sizeof(Bits));
   using Words = std::conditional_t<sizeof(Bits) == 1, uint2, uint4>;
 
+  // Zeros.
+  SquareBlock() = default;
+
   // The square of the rows from first_row on, `rows` of which there are, and of the columns from first_col
   // on. Zeros lie outside them. `whole`: lies_in_squares.
   __device__ __forceinline__ SquareBlock(const Bits* input, const RowLayout& layout, bool whole,
