@@ -39,6 +39,8 @@ __device__ __forceinline__ void gather_tile(const Bits* input, const RowTiles& t
   const int across = (tiles.rows() + kSide - 1) / kSide;
   const int row = thread % across * kSide, step = (threads << tiles.block_bits) / across * kSide;
   int col = thread / across * kSide;
+  const int64_t stride = tiles.layout.col_stride;
+  const Bits* const first = input + tiles.layout.row(first_row + row);
 
   Cluster::arrive();
   bool waits = true;
@@ -48,8 +50,9 @@ __device__ __forceinline__ void gather_tile(const Bits* input, const RowTiles& t
     for (int s = 0; s < kSquares; ++s) {
       const int at = col + s * step;
       if (row < rows && at < tiles.cols) {
-        squares[s] =
-            Square(input, tiles.layout, tiles.whole, first_row + row, rows - row, at, tiles.cols - at);
+        squares[s] = tiles.whole ? Square(first + at * stride, stride, tiles.cols - at)
+                                 : Square(input, tiles.layout, /*whole=*/false, first_row + row, rows - row,
+                                          at, tiles.cols - at);
       }
     }
     if (waits) Cluster::wait();  // all blocks have begun, and have memory

@@ -20,6 +20,14 @@ class SquareBlock {
   // Zeros.
   SquareBlock() = default;
 
+  // Of whole vectors, one a column, from `first` on.
+  __device__ __forceinline__ SquareBlock(const Bits* first, int64_t col_stride, int cols) {
+#pragma unroll
+    for (int c = 0; c < kSide; ++c) {
+      if (c < cols) columns_[c] = *reinterpret_cast<const Words*>(first + c * col_stride);
+    }
+  }
+
   // The square of the rows from first_row on, `rows` of which there are, and of the columns from first_col
   // on. Zeros lie outside them. `whole`: lies_in_squares.
   __device__ __forceinline__ SquareBlock(const Bits* input, const RowLayout& layout, bool whole,
