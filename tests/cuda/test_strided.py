@@ -56,9 +56,7 @@ def test_the_layout_of_rows(tensor, dim, want):
     [
         (30, 3, "rows where they lie"),
         (200, 3, "rows in tiles"),
-        (200, 190, "rows in tiles of 8 for clusters of 8"),
-        (4096, 64, "rows in tiles of 8 for clusters of 8"),
-        (4096, 3000, "rows moved together, winners moved to their place, 5120 rows at a time"),
+        (200, 190, "rows moved together, winners moved to their place, 8192 rows at a time"),
         (100_000, 3, "rows moved together, winners moved to their place, 256 rows at a time"),
     ],
 )
@@ -117,36 +115,6 @@ def test_panels_of_any_size(device, panel_bytes):
                     tensor, k, 1, algorithm=algorithm, panel_bytes=panel_bytes
                 )
                 oracle.assert_topk(result, tensor, k, 1)
-
-
-# By the emulated tests of tests/simt/test_strided.py, on more and longer rows.
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
-@pytest.mark.parametrize(
-    ("outer", "cols", "inner"),
-    [(2, 4096, 512), (3, 2047, 200), (1, 2049, 333), (5, 1025, 96), (1, 16384, 64), (40, 700, 40)],
-)
-def test_clusters_of_blocks(device, dtype, outer, cols, inner):
-    base = inputs.make("mixed_rows", outer, cols * inner, dtype, device).view(outer, cols, inner)
-    for tensor in (base, base[:, :, 1:], base[:, 3:, : inner // 2]):
-        for k in (1, 64, 190):
-            flags = {"largest": k % 2 == 0, "magnitude": k == 190}
-            plan = torch.ops.gputopk._plan(tensor, k, 1, algorithm=torch_topk.Algorithm.air)
-            assert "for clusters of 8" in plan
-            for index_dtype in (torch.int64, torch.int32):
-                result = topk(
-                    tensor, k, 1, index_dtype=index_dtype, algorithm=torch_topk.Algorithm.air, **flags
-                )
-                oracle.assert_topk(result, tensor, k, 1, index_dtype=index_dtype, **flags)
-
-
-@pytest.mark.gpu
-def test_clusters_of_blocks_of_every_input(device):
-    for name in inputs.names_for(torch.float32):
-        rows = inputs.make(name, 2 * 256, 4096, torch.float32, device)
-        tensor = rows.view(2, 256, 4096).transpose(1, 2).contiguous()
-        for k in (1, 64, 500, 1024):
-            oracle.assert_topk(topk(tensor, k, 1, algorithm=torch_topk.Algorithm.air), tensor, k, 1)
 
 
 @pytest.mark.gpu

@@ -106,11 +106,6 @@ STRIDED = (
     "int8 normal 14x2000 k=50 inner=7 panel_bytes=20000 sm_count=2",
     "float32 normal 9x1500 k=30 inner=1 panel_bytes=20000 dim_last=1",
 )
-TILES = (
-    "float32 normal 20x1200 k=30 inner=20 algorithm=air",
-    "bfloat16 few_distinct 40x1100 k=90 inner=40 algorithm=air",
-    "int8 normal 40x1100 k=20 inner=40 algorithm=air dim_last=1",
-)
 SPREAD = (
     "float32 ones_with_four_outliers 1x200000 k=1000 form=delegate.one_cluster sm_count=4",
     "int32 ones_with_four_outliers 2x100000 k=700 form=delegate.one_cluster sm_count=4",
@@ -188,20 +183,20 @@ MUTANTS = (
     Mutant("delegate/from_sample.cu", "wait_for_kernel_before();", ";", SAMPLE),
     # Rows in registers, and rows in order.
     Mutant("device/sorted_list.cuh", "__syncthreads();  // the list is filled up", ";", DIGITS),
-    Mutant("air/resident_selection.cuh", "shared.range.reset();", ";", RESIDENT),
-    Mutant("air/resident_selection.cuh", "__syncthreads();  // all warps have a bound", ";", RESIDENT),
-    Mutant("air/resident_selection.cuh", "__syncthreads();  // all are in their bins", ";", RESIDENT),
-    Mutant("air/resident_selection.cuh", "(list[other] < index)", "(list[other] > index)", RESIDENT),
-    Mutant("air/resident_selection.cuh", "rank < k", "rank + 1 < k", RESIDENT),
-    Mutant("air/resident_selection.cuh", "scratch.kth_bin + 1", "scratch.kth_bin", NARROWED),
+    Mutant("air/resident_row.cu", "shared.range.reset();", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all warps have a bound", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
+    Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT),
+    Mutant("air/resident_row.cu", "scratch.kth_bin + 1", "scratch.kth_bin", NARROWED),
     Mutant(
-        "air/resident_selection.cuh",
+        "air/resident_row.cu",
         "static_cast<Word>(scratch.distance)",
         "static_cast<Word>(scratch.distance >> 1)",
         NARROWED,
     ),
-    Mutant("air/resident_selection.cuh", "__syncthreads();  // all know what is left", ";", NARROWED),
-    Mutant("air/resident_selection.cuh", "__syncthreads();  // the bin is found", ";", NARROWED),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all know what is left", ";", NARROWED),
+    Mutant("air/resident_row.cu", "__syncthreads();  // the bin is found", ";", NARROWED),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list is whole", ";", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // all keys are there", ";", ONE_WARP),
@@ -246,9 +241,6 @@ MUTANTS = (
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // all winners are there", ";", STRIDED),
     Mutant("strided/move.cu", "follow_kernel_before();", "let_next_kernel_start();", STRIDED, which=2),
     Mutant("strided/move.cu", "follow_kernel_before();", "let_next_kernel_start();", STRIDED, which=3),
-    Mutant("device/row_tile.cuh", "Cluster::wait();  // all rows are whole", "", TILES),
-    Mutant("device/row_tile.cuh", "row + r >= rows", "row + r > rows", TILES),
-    Mutant("air/resident_tile.cu", "__syncthreads();  // nothing of the row's memory is in use", ";", TILES),
     Mutant("device/square_block.cuh", "r >= rows", "r > rows", STRIDED),
     # Reading and writing.
     Mutant(
