@@ -75,9 +75,6 @@ ErrorCode run(const StridedPlan& plan, const Buffers& buffers, Stream stream) {
   if (const auto* const warp = std::get_if<bitonic::OneWarp>(&plan.config)) {
     return warp->run_strided(plan.problem, buffers, stream);
   }
-  if (const auto* const tile = std::get_if<air::ResidentTile>(&plan.config)) {
-    return tile->run(plan.problem, buffers, stream);
-  }
   return run_panels(plan, std::get<strided::Panels>(plan.config), buffers, stream);
 }
 

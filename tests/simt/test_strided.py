@@ -52,93 +52,6 @@ def test_rows_in_tiles_of_every_input(name):
         assert "where they lie" in check(make(name, 2, cols, 33, seed=3), 5)
 
 
-TILES = "for clusters of 8"
-
-
-@pytest.mark.parametrize(
-    "dtype", [*DTYPES, torch.float16, torch.int16, torch.uint8, torch.int32], ids=oracle.name_of
-)
-@pytest.mark.parametrize(
-    ("outer", "cols", "inner", "k"),
-    [
-        (1, 1100, 32, 40),  # a tile of each dtype's, or some
-        (2, 90, 48, 70),  # a tile that reaches into the next outer row
-        (3, 2047, 32, 1),  # ends within a vector
-        (1, 2048, 33, 100),  # rows that begin in no vector
-        (1, 2049, 34, 700),  # one element more than 64 threads hold
-        (1, 300, 100, 299),  # and the last tile has fewer rows
-    ],
-)
-def test_clusters_of_blocks(dtype, outer, cols, inner, k):
-    for dim_last in (False, True):
-        assert TILES in check(make("normal", outer, cols, inner, dtype), k, dim_last, algorithm="air")
-        few = make("few_distinct", outer, cols, inner, dtype)
-        options = {"algorithm": "air", "sorted": False, "index_dtype": torch.int32}
-        assert TILES in check(few, k, dim_last, largest=False, **options)
-
-
-@pytest.mark.parametrize("name", inputs.names_for(torch.float32))
-def test_clusters_of_blocks_of_every_input(name):
-    for cols, k in ((1400, 9), (1025, 200), (70, 68)):
-        for flags in ({}, {"largest": False}, {"magnitude": True}):
-            assert TILES in check(make(name, 1, cols, 20, seed=3), k, algorithm="air", **flags)
-
-
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.int8, torch.float64], ids=oracle.name_of)
-def test_clusters_of_blocks_of_other_inputs(dtype):
-    for name in inputs.names_for(dtype):
-        tensor = make(name, 1, 1090, 40, dtype, seed=4)
-        assert TILES in check(tensor, 100, algorithm="air", index_dtype=torch.int32)
-
-
-def test_clusters_of_blocks_take_any_k():
-    for k in (*range(1, 12), 31, 33, 64, 65, 127, 128, 129, 200, 511, 512):
-        for name in ("normal", "few_distinct", "all_equal"):
-            assert TILES in check(make(name, 1, 514, 8, seed=k), k, algorithm="air", index_dtype=torch.int32)
-
-
-def test_clusters_of_blocks_take_the_rows_that_a_block_has_room_for():
-    for cols, dtype, tiles in (
-        (32768, torch.float32, True),
-        (32769, torch.float32, False),
-        (16384, torch.float64, True),
-        (16385, torch.float64, False),
-        (32768, torch.bfloat16, True),
-        (16384, torch.int8, True),
-        (32768, torch.int8, False),  # whose lists are long
-    ):
-        inner = 32 // dtype.itemsize
-        assert (TILES in check(make("normal", 1, cols, inner, dtype), 40, algorithm="air")) == tiles
-    assert TILES not in check(make("normal", 1, 32768, 8), 8192, algorithm="air")  # nor for so long lists
-
-
-def test_who_takes_clusters_of_blocks():
-    tensor = make("normal", 1, 1100, 16)
-    assert TILES in check(tensor, 20)
-    assert TILES not in check(tensor, 20, device=emulated.Device(sm_count=9))  # too few rows
-    assert TILES in check(tensor, 20, algorithm="air", device=emulated.Device(sm_count=9))
-    assert TILES not in check(tensor, 20, device=emulated.Device(cluster_blocks=4))
-    assert TILES not in check(tensor, 20, panel_bytes=1 << 20)
-    assert TILES not in check(tensor[:, :, ::2], 20)  # half of each sector
-    assert TILES not in check(tensor[:, :, :7], 20)
-
-
-def test_clusters_of_blocks_of_rows_in_larger_tensors():
-    """Rows, columns and outer rows that are not side by side, and begin in a vector or in none."""
-    base = inputs.make("normal", 3, 1300 * 50, torch.float32).view(3, 1300, 50)
-    for tensor in (base[:, ::2, :20], base[::2, 100:, 3:], base[1:, :1250, 4:48], base[:, :, :9]):
-        for k in (1, 90):
-            for dim_last in (False, True):
-                assert TILES in check(tensor, k, dim_last, algorithm="air")
-
-
-def test_smaller_clusters_where_there_is_no_room():
-    for dtype in (torch.float32, torch.bfloat16, torch.uint8, torch.int64):
-        for room in (1, 2, 4):
-            device = emulated.Device(cluster_room=room)
-            check(make("normal", 1, 1100, 40, dtype), 30, algorithm="air", device=device)
-
-
 @pytest.mark.parametrize("dtype", DTYPES, ids=oracle.name_of)
 @pytest.mark.parametrize(
     ("outer", "cols", "inner", "k"),
@@ -204,5 +117,3 @@ def test_any_order_of_blocks_and_warps(seed):
     check(make("normal", 2, 120, 40), 12, seed=seed, device=device)
     check(make("normal", 2, 40, 40), 7, seed=seed, device=device)
     check(make("normal", 2, 1200, 40), 12, seed=seed, device=device, panel_bytes=50_000)
-    check(make("normal", 2, 1200, 20), 12, seed=seed, device=device)
-    check(make("few_distinct", 1, 1200, 40, torch.bfloat16), 90, seed=seed, device=device)

@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "core/problem.h"
-#include "core/strided_problem.h"
 #include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
@@ -54,23 +53,6 @@ struct ResidentRow {
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
-  // Of a block's shared memory, besides what it declares.
-  int64_t list_bytes(const Problem& problem) const;
-};
-
-// The same of rows that lie side by side: a cluster of blocks reads a tile of them, and each block has its
-// own in shared memory.
-struct ResidentTile {
-  ResidentRow row;
-  int blocks;         // of a cluster: a power of two
-  int rows_of_block;  // one after the other: a power of two
-
-  static bool serves(const StridedProblem& strided, const Device& device);
-  static ResidentTile plan(const StridedProblem& strided, const Device& device);
-  // Whether it is the way to go where others would do too.
-  static bool pays(const StridedProblem& strided, const Device& device);
-  int rows_of_tile() const { return blocks * rows_of_block; }
-  ErrorCode run(const StridedProblem& strided, const Buffers& buffers, Stream stream) const;
 };
 
 // One block a row: one launch, and reads after the first mostly from cache.

@@ -77,34 +77,6 @@ bool ResidentRow::serves(const Problem& problem, const Device& device) {
   return config.threads <= tuning::kAirResidentMaxThreads && problem.k <= config.room;
 }
 
-int64_t ResidentRow::list_bytes(const Problem& problem) const {
-  const int key_bytes = std::max(dtype_bytes(problem.dtype), 4);
-  return block_bytes(static_cast<int>(sizeof(uint32_t)) + key_bytes, room, threads);
-}
-
-ResidentTile ResidentTile::plan(const StridedProblem& strided, const Device& device) {
-  const Problem& problem = strided.problem;
-  return {ResidentRow::plan(problem, device), tuning::kAirTileBlocks,
-          tuning::air_tile_rows_of_block(dtype_bytes(problem.dtype))};
-}
-
-bool ResidentTile::serves(const StridedProblem& strided, const Device& device) {
-  constexpr int64_t kStatic = 4096;  // the kernel's, at most
-  const Problem& problem = strided.problem;
-  const int bytes = dtype_bytes(problem.dtype);
-  const bool fill_sectors = strided.input.inner_stride == 1 && strided.input.inner * bytes >= 32;
-  if (!fill_sectors || problem.by_index || device.cluster_blocks < tuning::kAirTileBlocks) return false;
-  if (!ResidentRow::serves(problem, device)) return false;
-  const ResidentTile config = plan(strided, device);
-  const int64_t row_bytes = divide_up(problem.cols * bytes, 16) * 16;
-  return config.rows_of_block * row_bytes + config.row.list_bytes(problem) + kStatic <=
-         device.shared_bytes_per_block;
-}
-
-bool ResidentTile::pays(const StridedProblem& strided, const Device& device) {
-  return strided.problem.rows >= tuning::kAirTileRowsPerSm * device.sm_count;
-}
-
 OneBlock plan_one_block(const Problem& problem, const Device& device, const Study& study) {
   const bool few_rows = problem.rows <= device.sm_count;
   int per_thread = few_rows ? tuning::kAirBlockFewRowsElementsPerThread : tuning::kAirBlockElementsPerThread;

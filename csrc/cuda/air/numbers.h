@@ -72,16 +72,6 @@ inline constexpr int kAirResidentDigitBits = 9;
 // Entries that one warp puts in order, while a block would wait for itself.
 inline constexpr int kAirResidentByWarp = 64;
 
-// ---- Rows side by side, in the registers of a cluster's blocks ----
-
-// Blocks of a cluster that read a tile of rows: as many as any device takes, and as rows of 4 bytes fill a
-// sector of memory. Of shorter elements, blocks have several rows, one after the other.
-inline constexpr int kAirTileBlocks = 8;
-constexpr int air_tile_rows_of_block(int element_bytes) { return element_bytes < 4 ? 4 / element_bytes : 1; }
-// Rows for each SM from which on they keep the GPU busy; fewer are better off in a panel, whose forms share a
-// row among SMs. Not timed.
-inline constexpr int64_t kAirTileRowsPerSm = 2;
-
 // ---- One cluster a row ----
 
 // 64 registers a thread: one block of 1024 threads an SM, or two of 512. The larger for parts that keep them

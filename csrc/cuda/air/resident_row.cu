@@ -1,5 +1,18 @@
-// AIR top-k of rows that one block each keeps in registers: one read, one launch, and winners in order, as
-// resident_selection.cuh has it.
+// AIR top-k of rows that one block keeps in registers: one read, one launch, and winners in order.
+//
+//   1. The block loads the row. Its elements fall into groups, one to eight a thread, and each warp sorts the
+//      maxima of its groups. With W warps, ceil(k / W) maxima of each reach the least of all warps' maxima of
+//      that rank: a bound that k elements reach, whatever the row, and, where k is small, few others.
+//   2. What reaches the bound is listed. Where that is more than there is room for, the bound is raised, from
+//      number to number: equals of the k-th best are not listed, but written as they come.
+//   3. The list is put in order, and its k best are written: each element is brought to its bin of the range
+//      from the bound to the greatest, and ranked among those that are there.
+// Elements are compared as floats or keys in registers (device/row_numbers.cuh), and ranked by keys and
+// indices.
+//
+// Where k is too many for groups, or the row crowds in numbers that are many, AIR's digits find the list: a
+// digit of the range that keys span is counted in shared memory, and the bin of the k-th best is the next
+// range, until there is room, or all in it are equal: then those of the lowest indices are listed.
 
 #include <cuda_runtime_api.h>
 
@@ -8,20 +21,292 @@
 #include "core/key_order.h"
 #include "cuda/air/air.h"
 #include "cuda/air/numbers.h"
-#include "cuda/air/resident_selection.cuh"
+#include "cuda/device/block_sort.cuh"
+#include "cuda/device/entry.cuh"
+#include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/maxima_bound.cuh"
+#include "cuda/device/radix_histogram.cuh"
+#include "cuda/device/range_bins.cuh"
+#include "cuda/device/resident_row.cuh"
+#include "cuda/device/row_numbers.cuh"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/device/warp.cuh"
+#include "cuda/device/warp_sort.cuh"
 #include "cuda/device/winner_writer.cuh"
 
 namespace gputopk::cuda::air {
 namespace {
 
+constexpr int kMostWarps = tuning::kAirResidentMaxThreads / 32;
+constexpr int kMostVectors = 8;
+
+using Index = uint32_t;
+
 template <class Bits>
-struct Params : ResidentParams {
+struct Params {
   const Bits* input;
   int64_t row_stride;
+  int cols;
+  int k;
+  int maxima;
+  int rank;
+  int digit_bits;
+  int room;
+  int bins;
   WinnerWriter<Bits> output;
 };
+
+// Of entries in bins: comparisons that ranking takes, the bin of the k-th best, and how far the least of what
+// is left lies below the greatest.
+struct BinScratch {
+  uint32_t warp_sums[32];
+  uint32_t comparisons, kth_bin;
+  unsigned long long distance;
+
+  __device__ void reset() {
+    comparisons = 0;
+    distance = 0;
+  }
+};
+
+// Elements above a bound, and those that are the greatest number or beyond: NaNs.
+template <class Number>
+struct Crowd {
+  uint32_t above, top, beyond;
+  Number least_above;
+};
+
+template <class Order>
+struct Shared {
+  using Bits = typename Order::Bits;
+  using Held = typename Resident<Bits>::Held;
+
+  WarpBound<typename Numbers<Order>::Number> bounds[kMostWarps];
+  uint32_t listed;
+  BinScratch bins;
+  Crowd<typename Numbers<Order>::Number> crowds[kMostWarps];
+  uint32_t equals[kMostVectors * kMostWarps];  // of each vector of each warp, then those before
+  BlockScratch<typename KeyWord<Bits>::type, Index> sort;
+  // Where the list is found by digits.
+  KeyRange<Held> range;
+  TargetDigit<uint32_t> target;
+};
+
+// Calls visit(place, i) for the thread's elements number i that are equal, where `place`, below `wanted`,
+// counts the block's that have lower indices. By all threads of a block; `equals` is in shared memory.
+template <class Share, class IsEqual, class Visit>
+__device__ __forceinline__ void visit_equals(int wanted, uint32_t* equals, IsEqual&& is_equal,
+                                             Visit&& visit) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  static_assert(Share::kVectors <= kMostVectors);
+  const auto count_of = [&](int v) {
+    unsigned own = 0;
+#pragma unroll
+    for (int i = 0; i < Share::kInVector; ++i) own += is_equal(v * Share::kInVector + i);
+    return own;
+  };
+#pragma unroll
+  for (int v = 0; v < Share::kVectors; ++v) {
+    const unsigned all = __reduce_add_sync(~0u, count_of(v));
+    if (lane == 0) equals[v * warps + warp] = all;
+  }
+  __syncthreads();  // all vectors of all warps are counted
+  if (warp == 0) {
+    // A vector of all warps lies before the next vector of any: in this order indices ascend.
+    const int counts = Share::kVectors * warps, each = (counts + 31) / 32;
+    int own = 0;
+    for (int i = 0; i < each; ++i) {
+      const int at = lane * each + i;
+      own += at < counts ? static_cast<int>(equals[at]) : 0;
+    }
+    int before = sum_so_far(own) - own;
+    for (int i = 0; i < each; ++i) {
+      const int at = lane * each + i;
+      if (at >= counts) break;
+      const int count = static_cast<int>(equals[at]);
+      equals[at] = static_cast<uint32_t>(before);
+      before += count;
+    }
+  }
+  __syncthreads();  // what lies before each is known
+#pragma unroll
+  for (int v = 0; v < Share::kVectors; ++v) {
+    const int before = static_cast<int>(equals[v * warps + warp]);
+    if (before >= wanted) break;
+    const int own = static_cast<int>(count_of(v));
+    int place = before + sum_so_far(own) - own;
+#pragma unroll
+    for (int i = v * Share::kInVector; i < (v + 1) * Share::kInVector; ++i) {
+      if (is_equal(i) && place++ < wanted) visit(place - 1, i);
+    }
+  }
+}
+
+// What is known of a row.
+template <class Number>
+struct Found {
+  int listed;  // elements, of which the best win
+  bool whole;  // those and equals of `bound` that have been written are all winners
+  Number bound, greatest;
+};
+
+// Step 2 where many equals reach the bound, so that there is no room for them, or they are not worth sorting.
+// The bound is raised, to the greatest number or to the next, until no more than `room` are above it. Those
+// are listed, and where they are fewer than k, equals of the bound, of the lowest indices, written behind
+// them, as they are in order. Not whole, and the list as it was, where so many turns did not do.
+template <class Order, int kElements, class Write>
+__device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
+    const Params<typename Order::Bits>& params, const typename Order::Bits* input, Order order, Index* list,
+    Shared<Order>& shared, Found<typename Numbers<Order>::Number> found, int room, int turns, Write write) {
+  using Compared = Numbers<Order>;
+  using Number = typename Compared::Number;
+  using Share = RowNumbers<Order, kElements>;
+  // The row is loaded anew, threads in order of their indices.
+  const Share own(input, params.cols, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x),
+                  Compared(order), Share::shift_of(input));
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  // The lesser of those that are numbers.
+  const auto lesser = [](Number x, Number y) { return Compared::is_above(x, y) || x != x ? y : x; };
+  const auto add_up = [&](Crowd<Number> crowd) {
+    Number least = crowd.least_above;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) least = lesser(least, shuffle_xor(least, step));
+    return Crowd<Number>{__reduce_add_sync(~0u, crowd.above), __reduce_add_sync(~0u, crowd.top),
+                         __reduce_add_sync(~0u, crowd.beyond), shuffle(least, 0)};
+  };
+  found.whole = false;
+  for (int turn = 0; turn < turns; ++turn) {
+    Crowd<Number> crowd{0, 0, 0, Compared::beyond()};
+#pragma unroll
+    for (int i = 0; i < Share::kElements; ++i) {
+      const Number number = own.number[i];
+      const bool is_above = Compared::is_above(number, found.bound);
+      crowd.above += is_above;
+      crowd.top += Compared::reaches(number, found.greatest);
+      crowd.beyond += Compared::is_above(number, found.greatest);
+      if (is_above) crowd.least_above = lesser(crowd.least_above, number);
+    }
+    crowd = add_up(crowd);
+    if (lane == 0) shared.crowds[warp] = crowd;
+    if (threadIdx.x == 0) shared.listed = 0;
+    __syncthreads();  // all warps have counted
+    const Crowd<Number>& of_warp = shared.crowds[min(lane, warps - 1)];
+    const uint32_t counts = lane < warps ? 1 : 0;
+    crowd =
+        add_up({counts * of_warp.above, counts * of_warp.top, counts * of_warp.beyond, of_warp.least_above});
+    const int above = static_cast<int>(crowd.above);
+    found.listed = above;
+    if (above <= room) {
+      found.whole = true;
+      list_elements(
+          choose<Share::kElements>([&](int i) { return Compared::is_above(own.number[i], found.bound); }),
+          static_cast<uint32_t>(room), list, shared.listed, [&](int i) { return own.index(i); });
+      if (above < params.k) {
+        visit_equals<Share>(
+            params.k - above, shared.equals,
+            [&](int i) { return Compared::is_equal(own.number[i], found.bound); },
+            [&](int place, int i) { write(above + place, static_cast<Index>(own.index(i))); });
+      }
+      __syncthreads();  // the list is whole
+      return found;
+    }
+    const unsigned k = static_cast<unsigned>(params.k);
+    found.bound = crowd.beyond >= k ? Compared::beyond()
+                  : crowd.top >= k  ? found.greatest
+                                    : crowd.least_above;
+    __syncthreads();  // all know what warps have counted
+  }
+  return found;
+}
+
+// Steps 1 and 2.
+template <class Order, int kElements, class Write>
+__device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxima(
+    const Params<typename Order::Bits>& params, const typename Order::Bits* input, const Order& order,
+    Index* list, Shared<Order>& shared, const Write& write) {
+  using Compared = Numbers<Order>;
+  using Number = typename Compared::Number;
+  using Share = RowNumbers<Order, kElements>;
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  const Compared numbers(order);
+  // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
+  constexpr int kOfLine = 8;
+  const int place = (lane / kOfLine * warps + warp) * kOfLine + lane % kOfLine;
+  const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers, Share::shift_of(input));
+  const WarpBound<Number> of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
+  if (lane == 0) shared.bounds[warp] = of_warp;
+  if (threadIdx.x == 0) shared.listed = 0;
+  __syncthreads();  // all warps have a bound
+  const WarpBound<Number> of_row = bound_of_all<Compared>(shared.bounds, warps);
+  Found<Number> found{0, false, of_row.bound, of_row.greatest};
+  if (!numbers.is_bound(found.bound)) return found;
+  list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); }),
+                static_cast<uint32_t>(params.room), list, shared.listed, [&](int i) { return own.index(i); });
+  __syncthreads();  // the list is whole
+  found.listed = static_cast<int>(shared.listed);
+  found.whole = params.k <= found.listed && found.listed <= params.room;
+  if (found.listed > params.room) {
+    __syncthreads();  // all know it, before the count is reset
+    found = settle_crowd<Order, kElements>(params, input, order, list, shared, found, params.room,
+                                           tuning::kAirResidentTurns, write);
+  }
+  return found;
+}
+
+// The list by digits, of k elements or more, as many as there is room for; is how many. The row is loaded
+// anew, as keys, so that it takes no registers of those that do without. By all threads, a barrier behind any
+// use of the memory.
+template <class Order, int kElements>
+__device__ __noinline__ int list_by_digits(const Params<typename Order::Bits>& params,
+                                           const typename Order::Bits* input, Order order, Index* list,
+                                           uint32_t* histogram, Shared<Order>& shared) {
+  using Share = RowShare<Order, kElements>;
+  using Held = typename Share::Held;
+  if (threadIdx.x == 0) {
+    shared.range.reset();
+    shared.listed = 0;
+  }
+  const Share share(input, params.cols, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), order);
+  const auto each_element = [&](auto&& visit) {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) visit(share.held[i]);
+  };
+  SeenKeys<Held> seen;
+  each_element([&](Held element) { seen.see(element); });
+  __syncthreads();  // the range is reset
+  shared.range.add(seen);
+  __syncthreads();  // all warps have added
+  Bounds<Held> bounds{static_cast<Held>(shared.range.least), static_cast<Held>(shared.range.greatest), 0};
+  int listed = 0;
+  do {
+    clear_histogram(histogram, 1 << params.digit_bits);
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    int shift = 0;
+    const auto target =
+        find_bin(bounds, params.k, params.digit_bits, shift, histogram, shared.target, each_element);
+    bounds.narrow(target, shift);
+    listed = bounds.taken + static_cast<int>(target.count);
+  } while (listed > params.room && bounds.low != bounds.high);
+  const bool has_room = listed <= params.room;
+  // What lies behind the row's end may be as bad as its worst.
+  list_elements(choose<kElements>([&](int i) {
+                  return has_room ? share.held[i] >= bounds.low : share.held[i] > bounds.low;
+                }),
+                static_cast<uint32_t>(params.room), list, shared.listed,
+                [&](int i) { return share.index(i); });
+  if (!has_room) {
+    listed = params.k;
+    visit_equals<Share>(
+        params.k - bounds.taken, shared.equals, [&](int i) { return share.held[i] == bounds.low; },
+        [&](int place, int i) { list[bounds.taken + place] = share.index(i); });
+  }
+  __syncthreads();  // the list is whole
+  return listed;
+}
 
 template <class Bits>
 struct WriteWinner {
@@ -34,16 +319,192 @@ struct WriteWinner {
   }
 };
 
+// Step 3 for few, by one warp.
+template <int kItems, class Order>
+__device__ __forceinline__ void write_by_warp(int listed, int cols, const Order& order, const Index* list,
+                                              const WriteWinner<typename Order::Bits>& write) {
+  using Pack = EntryOf<typename Order::Bits, Index>;
+  const int lane = static_cast<int>(threadIdx.x);
+  typename Pack::type entries[kItems];
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    const int at = 32 * i + lane;
+    entries[i] = 0;
+    if (at < listed && list[at] < static_cast<Index>(cols)) {
+      entries[i] = Pack::pack(order(write.input[list[at]]), list[at]);
+    }
+  }
+  sort_warp</*kDescending=*/true>(entries);
+#pragma unroll
+  for (int i = 0; i < kItems; ++i) {
+    const Index index = Pack::index(entries[i]);
+    if (index < static_cast<Index>(cols)) write(lane * kItems + i, index);
+  }
+}
+
+// A block's dynamic shared memory: what it sorts in, with room for keys in place of values.
+template <class Bits>
+__device__ BlockMemory<Bits, Index> memory_of(unsigned char* base, int room) {
+  BlockMemory<Bits, Index> memory(base, room);
+  memory.counters =
+      reinterpret_cast<uint32_t*>(base + (sizeof(Index) + sizeof(typename KeyWord<Bits>::type)) * room);
+  return memory;
+}
+
+// Ranks entries that lie in their bins, by comparing each with those of its bin.
+template <int kItems, class Word, class BinOf, class Write>
+__device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const Index* list,
+                                             const uint32_t* bins, BinOf&& bin_of, Write&& write) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    const int at = thread + e * threads;
+    if (at >= listed) break;
+    const Word key = keys[at];
+    const Index index = list[at];
+    const uint32_t bin = bin_of(key), end = bins[bin + 1];
+    uint32_t rank = bins[bin];
+    for (uint32_t other = rank; other < end; ++other) {
+      const Word other_key = keys[other];
+      rank += (other_key > key) | ((other_key == key) & (list[other] < index));
+    }
+    write(static_cast<int>(rank), index);
+  }
+}
+
+// Step 3 where keys spread over `least` to `greatest`: each entry is brought to its bin of equal parts of the
+// range, and ranked among those that are there. Where that takes too many comparisons, and the k-th best is
+// in one of the first bins, what lies behind that is left out of the list and the range, and bins are dealt
+// out anew. False, and nothing is written, where that does not do.
+// `list`, keys and zeroed bins are in shared memory, scratch is reset. By all threads of a block.
+template <int kItems, class Compared, class Word, class Write>
+__device__ __forceinline__ bool write_by_bins(int& listed, const typename Compared::Bits* input,
+                                              const Compared& numbers, Word least, Word greatest, Index* list,
+                                              Word* keys, uint32_t* bins, int count_of_bins, int k,
+                                              BinScratch& scratch, Write&& write) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const uint32_t end_of_bins = static_cast<uint32_t>(count_of_bins);
+  for (;;) {
+    const int shift = max(bits_of(static_cast<Word>(greatest - least)) - bits_of(end_of_bins - 1), 0);
+    const auto distance_of = [&](Word key) { return greatest - min(key, greatest); };  // a NaN is beyond it
+    const auto bin_of = [&](Word key) { return static_cast<uint32_t>(distance_of(key) >> shift); };
+    Word own[kItems];
+    Index indices[kItems];
+    uint32_t places[kItems];
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (e * threads >= listed) break;
+      if (thread + e * threads < listed) {
+        indices[e] = list[thread + e * threads];
+        own[e] = numbers.rank_key(input[indices[e]]);
+        places[e] = atomicAdd(bins + bin_of(own[e]), 1u);
+      }
+    }
+    __syncthreads();  // all are counted
+    start_bins(bins, count_of_bins, scratch.warp_sums, &scratch.comparisons);
+    const bool crowded = scratch.comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed);
+    uint32_t bins_left = end_of_bins;
+    if (crowded) {
+      const uint32_t kth = static_cast<uint32_t>(min(k, listed) - 1);
+      for (int bin = thread; bin < count_of_bins; bin += threads) {
+        if (bins[bin] <= kth && kth < bins[bin + 1]) scratch.kth_bin = static_cast<uint32_t>(bin);
+      }
+      __syncthreads();  // the bin is found
+      bins_left = scratch.kth_bin + 1;
+      if (shift == 0 || bins_left * tuning::kAirResidentNarrowing > end_of_bins) return false;
+    }
+    Word farthest = 0;
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (e * threads >= listed) break;
+      if (thread + e * threads < listed && bin_of(own[e]) < bins_left) {
+        const uint32_t at = bins[bin_of(own[e])] + places[e];
+        keys[at] = own[e];
+        list[at] = indices[e];
+        farthest = max(farthest, distance_of(own[e]));
+      }
+    }
+    if (!crowded) {
+      __syncthreads();  // all are in their bins
+      rank_in_bins<kItems>(listed, keys, list, bins, bin_of, write);
+      return true;
+    }
+    farthest = warp_max(farthest);
+    if (thread % 32 == 0) atomicMax(&scratch.distance, static_cast<unsigned long long>(farthest));
+    __syncthreads();  // what is left is in the list
+    listed = static_cast<int>(bins[bins_left]);
+    least = greatest - static_cast<Word>(scratch.distance);
+    if (least == greatest) return false;
+    __syncthreads();  // all know what is left
+    clear_bins(bins, count_of_bins);
+    if (thread == 0) scratch.reset();
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+  }
+}
+
+// The same wherever they are. What the list holds beyond the row's end is worse than all.
+template <class Order, class Write>
+__device__ __noinline__ void write_sorted(int listed, const typename Order::Bits* input, int cols,
+                                          Order order, BlockMemory<typename Order::Bits, Index> memory,
+                                          Shared<Order>& shared, Write write) {
+  using Bits = typename Order::Bits;
+  sort_in_block<tuning::kAirResidentItems>(
+      listed, order, memory, shared.sort,
+      [&](int i, Bits& bits, Index& index) {
+        index = memory.indices[i];
+        bits = index < static_cast<Index>(cols) ? input[index] : order.worst();
+      },
+      [&](int rank, Bits, Index index) { write(rank, index); });
+}
+
 template <class Order, int kElements>
 __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirResidentBlocks)
     select_resident_row(const __grid_constant__ Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
+  using Compared = Numbers<Order>;
+  using Word = typename KeyWord<Bits>::type;
   __shared__ Shared<Order> shared;
   const BlockMemory<Bits, Index> memory = memory_of<Bits>(dynamic_shared(), params.room);
   const int64_t row = blockIdx.x;
   const Bits* const input = params.input + row * params.row_stride;
+  const int threads = static_cast<int>(blockDim.x);
   const WriteWinner<Bits> write{input, params.k, params.output.row(row, params.k)};
-  select_in_block<kElements>(params, input, order, memory, shared, write);
+
+  Found<typename Compared::Number> found{};
+  if (params.maxima > 0 &&
+      RowNumbers<Order, kElements>::shift_of(input) + params.cols <= threads * kElements) {
+    clear_bins(memory.counters, params.bins);
+    if (threadIdx.x == 0) shared.bins.reset();
+    found = list_from_maxima<Order, kElements>(params, input, order, memory.indices, shared, write);
+  }
+  int listed = found.listed;
+  if (!found.whole) {
+    __syncthreads();  // all know it, before the count is reset
+    listed = list_by_digits<Order, kElements>(params, input, order, memory.indices, memory.counters, shared);
+  }
+
+  // Step 3.
+  if (found.whole && listed > tuning::kAirResidentByWarp) {
+    if (write_by_bins<tuning::kAirResidentItems>(
+            listed, input, Compared(order), Compared::rank_key_of(found.bound),
+            Compared::rank_key_of(found.greatest), memory.indices, reinterpret_cast<Word*>(memory.values),
+            memory.counters, params.bins, params.k, shared.bins, write)) {
+      return;
+    }
+    __syncthreads();  // nobody adds to a count any more
+    found = settle_crowd<Order, kElements>(params, input, order, memory.indices, shared, found, params.k - 1,
+                                           tuning::kAirResidentFewTurns, write);
+    if (found.whole) listed = found.listed;
+  }
+  if (listed > tuning::kAirResidentByWarp) {
+    write_sorted(listed, input, params.cols, order, memory, shared, write);
+  } else if (threadIdx.x < 32) {
+    if (listed <= 32) {
+      write_by_warp<1>(listed, params.cols, order, memory.indices, write);
+    } else {
+      write_by_warp<2>(listed, params.cols, order, memory.indices, write);
+    }
+  }
 }
 
 template <class Order, int kElements>
@@ -51,14 +512,21 @@ cudaError_t launch(const ResidentRow& config, const Problem& problem, const Buff
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
   Params<Bits> params{};
-  static_cast<ResidentParams&>(params) = ResidentParams::of(config, problem);
   params.input = static_cast<const Bits*>(buffers.input);
   params.row_stride = problem.row_stride;
+  params.cols = static_cast<int>(problem.cols);
+  params.k = static_cast<int>(problem.k);
+  params.maxima = config.maxima;
+  params.rank = config.rank;
+  params.digit_bits = config.digit_bits;
+  params.room = config.room;
+  params.bins = config.bins;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
   static std::atomic<uint64_t> allowed{0};
   const auto kernel = select_resident_row<Order, kElements>;
-  const size_t bytes = static_cast<size_t>(config.list_bytes(problem));
+  constexpr int kEntryBytes = sizeof(Index) + sizeof(typename KeyWord<Bits>::type);
+  const size_t bytes = static_cast<size_t>(block_bytes(kEntryBytes, config.room, config.threads));
   const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
   if (error != cudaSuccess) return error;
   return launch_kernel(/*ahead=*/false, kernel, static_cast<unsigned>(problem.rows),

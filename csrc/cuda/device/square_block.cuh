@@ -17,24 +17,16 @@ class SquareBlock {
   static constexpr int kSide = square_side(sizeof(Bits));
   using Words = std::conditional_t<sizeof(Bits) == 1, uint2, uint4>;
 
-  // Zeros.
-  SquareBlock() = default;
-
-  // Of whole vectors, one a column, from `first` on.
-  __device__ __forceinline__ SquareBlock(const Bits* first, int64_t col_stride, int cols) {
-#pragma unroll
-    for (int c = 0; c < kSide; ++c) {
-      if (c < cols) columns_[c] = *reinterpret_cast<const Words*>(first + c * col_stride);
-    }
-  }
-
   // The square of the rows from first_row on, `rows` of which there are, and of the columns from first_col
   // on. Zeros lie outside them. `whole`: lies_in_squares.
   __device__ __forceinline__ SquareBlock(const Bits* input, const RowLayout& layout, bool whole,
                                          int64_t first_row, int rows, int64_t first_col, int cols) {
     if (whole) {
-      *this =
-          SquareBlock(input + layout.row(first_row) + first_col * layout.col_stride, layout.col_stride, cols);
+      const Bits* const first = input + layout.row(first_row) + first_col * layout.col_stride;
+#pragma unroll
+      for (int c = 0; c < kSide; ++c) {
+        if (c < cols) columns_[c] = *reinterpret_cast<const Words*>(first + c * layout.col_stride);
+      }
       return;
     }
 #pragma unroll

@@ -106,12 +106,6 @@ StridedPlan make_strided_plan(const StridedProblem& strided, const Device& devic
       return plan;
     }
   }
-  const bool tiles = algorithm == Algorithm::kAir ||
-                     (algorithm == Algorithm::kAuto && air::ResidentTile::pays(strided, device));
-  if (!panel_bytes && tiles && air::ResidentTile::serves(strided, device)) {
-    plan.config = air::ResidentTile::plan(strided, device);
-    return plan;
-  }
   const strided::Panels panels = strided::plan(strided, panel_bytes.value_or(strided::kPanelBytes));
   plan.config = panels;
   problem.row_stride = panels.pitch;
@@ -136,10 +130,6 @@ void describe(const StridedPlan& plan, char* text, size_t text_bytes) {
                   panels->scatters ? "moved to their place" : "written to their place",
                   static_cast<long long>(panels->rows));
     describe(*plan.selection, form, sizeof(form));
-  } else if (const auto* const tile = std::get_if<air::ResidentTile>(&plan.config)) {
-    std::snprintf(way, sizeof(way), "rows in tiles of %d for clusters of %d", tile->rows_of_tile(),
-                  tile->blocks);
-    describe_form(tile->row);
   } else if (const auto* const warp = std::get_if<bitonic::OneWarp>(&plan.config)) {
     std::snprintf(way, sizeof(way), "rows in tiles");
     describe_form(*warp);

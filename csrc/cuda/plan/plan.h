@@ -73,7 +73,7 @@ void describe(const Plan& plan, char* text, size_t text_bytes);
 
 // Rows that do not lie side by side: forms that read and write them where they lie, or panels of rows that
 // are moved together for any form.
-using StridedConfig = std::variant<bitonic::OneThread, bitonic::OneWarp, air::ResidentTile, strided::Panels>;
+using StridedConfig = std::variant<bitonic::OneThread, bitonic::OneWarp, strided::Panels>;
 
 struct StridedPlan {
   StridedProblem problem;

@@ -1,6 +1,6 @@
 // Rows that do not lie side by side, as other algorithms take them: moved together, a panel of rows at a
 // time, and their winners moved to where they belong. (Short rows are read and written where they lie:
-// bitonic/bitonic.h, run_strided; and rows side by side that fit a block: air/air.h, ResidentTile.)
+// bitonic/bitonic.h, run_strided.)
 #pragma once
 
 #include <cstdint>
