@@ -60,9 +60,10 @@ OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, 
   config.blocks_per_row = blocks_of_passes(selection, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(selection, device));
   config.likely_passes = passes_of_stored(selection, sample.candidates);
-  const int64_t warps = int64_t{config.blocks_per_row} * (tuning::kPassThreads / 32);
+  config.store_blocks_per_row = static_cast<int>(divide_up(config.blocks_per_row, tuning::kPassBlocksPerSm));
+  const int64_t warps = int64_t{config.store_blocks_per_row} * (tuning::kPassThreads / 32);
   int64_t least = INT64_MAX;
-  for (int chunk = tuning::kLeastChunk; chunk <= tuning::kMostChunk; chunk *= 2) {
+  for (int chunk = tuning::least_chunk(dtype_bytes(problem.dtype)); chunk <= tuning::kMostChunk; chunk *= 2) {
     const int64_t work = divide_up(divide_up(problem.cols, chunk), warps) * (chunk + tuning::kChunkOverhead);
     if (work < least) {
       least = work;
@@ -80,7 +81,7 @@ void OneRead::describe(char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes,
                 "one read: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
                 "candidates, %lld spans of a row",
-                rank, delegates, blocks_per_row, static_cast<long long>(buffer),
+                rank, delegates, store_blocks_per_row, static_cast<long long>(buffer),
                 static_cast<long long>(spans));
 }
 

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "core/key_order.h"
 #include "cuda/device/launch.h"
@@ -44,6 +45,7 @@ struct Place {
 };
 
 struct Spans {
+  int blocks_per_row;   // that accumulate it
   int chunk;            // elements
   int64_t chunks;       // a row
   int chunks_per_warp;  // side by side
@@ -167,26 +169,31 @@ __device__ __forceinline__ int accumulate_chunk(const Rows& sums, const RowBound
                                                 uint16_t* staged) {
   using Bits = typename Order::Bits;
   constexpr int kWidth = Rows::kWidth;
-  constexpr int kField = 32 / kInFlight;  // bits of a count, of up to 32 * kWidth
-  constexpr uint32_t kMask = (1u << kField) - 1;
+  using Counts = std::conditional_t<kWidth == 8, uint64_t, uint32_t>;
+  constexpr int kField = 8 * sizeof(Counts) / kInFlight;  // bits of a count, of up to 32 * kWidth
+  constexpr Counts kMask = (Counts{1} << kField) - 1;
   static_assert(32 * kWidth <= kMask);
   const int64_t cols = sums.sum.cols;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const bool has_bound = first <= bound.index && bound.index < first + chunk;
+  static_assert(kInFlight * 32 * kWidth <= tuning::least_chunk(sizeof(Bits)), "a chunk is whole turns");
+  const auto offset = [&](int begin, int i) { return begin + (i * 32 + lane) * kWidth; };
+  typename Rows::template Loaded<kWidth> x[kInFlight];
+  const auto load_turn = [&](int begin) {
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      const int64_t col = first + offset(begin, i);
+      if (begin < chunk && col + kWidth <= cols) sums.load(col, x[i]);
+    }
+  };
   int count = 0;
+  load_turn(0);
 #pragma unroll 1
   for (int begin = 0; begin < chunk; begin += kInFlight * 32 * kWidth) {
-    const auto offset = [&](int i) { return begin + (i * 32 + lane) * kWidth; };
-    typename Rows::template Loaded<kWidth> x[kInFlight];
     uint32_t chosen[kInFlight];
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      const int64_t col = first + offset(i);
-      if (col + kWidth <= cols) sums.load(col, x[i]);
-    }
-#pragma unroll
-    for (int i = 0; i < kInFlight; ++i) {
-      const int64_t col = first + offset(i);
+      const int64_t col = first + offset(begin, i);
       chosen[i] = 0;
       if (col + kWidth <= cols) {
         sums.accumulate(x[i]);
@@ -207,23 +214,24 @@ __device__ __forceinline__ int accumulate_chunk(const Rows& sums, const RowBound
         if (!bound.is_reached(*sums.self(col + j), col + j)) chosen[i] &= ~(1u << j);
       }
     }
+    load_turn(begin + kInFlight * 32 * kWidth);  // on its way while these are staged
     // A count of each vector, all added up at once.
-    uint32_t own = 0;
+    Counts own = 0;
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) own |= static_cast<uint32_t>(__popc(chosen[i])) << (i * kField);
+    for (int i = 0; i < kInFlight; ++i) own |= static_cast<Counts>(__popc(chosen[i])) << (i * kField);
     if (!__any_sync(~0u, own != 0)) continue;
-    uint32_t so_far = own;
+    Counts so_far = own;
 #pragma unroll
     for (int step = 1; step < 32; step *= 2) {
-      const uint32_t other = __shfl_up_sync(~0u, so_far, step);
+      const Counts other = __shfl_up_sync(~0u, so_far, step);
       if (lane >= step) so_far += other;
     }
-    const uint32_t before = so_far - own, all = __shfl_sync(~0u, so_far, 31);
+    const Counts before = so_far - own, all = __shfl_sync(~0u, so_far, 31);
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
       int place = count + static_cast<int>(before >> (i * kField) & kMask);
       for (uint32_t rest = chosen[i]; rest != 0; rest &= rest - 1) {
-        staged[place++] = static_cast<uint16_t>(offset(i) + __ffs(static_cast<int>(rest)) - 1);
+        staged[place++] = static_cast<uint16_t>(offset(begin, i) + __ffs(static_cast<int>(rest)) - 1);
       }
       count += static_cast<int>(all >> (i * kField) & kMask);
     }
@@ -232,20 +240,20 @@ __device__ __forceinline__ int accumulate_chunk(const Rows& sums, const RowBound
 }
 
 template <class Self, class Add, bool kMomentum, class Order>
-__global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
+__global__ void __launch_bounds__(kPassThreads, tuning::kStoreBlocksPerSm)
     accumulate_and_store(RadixPasses<typename Self::Bits, Index> params, Sum<Self, Add> sum, Spans spans,
                          Order order) {
   using Bits = typename Self::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Rows = RowSum<Self, Add, kMomentum>;
   constexpr int kWarps = kPassThreads / 32;
-  constexpr int kInFlight = kMomentum || sizeof(Bits) == 2 ? 2 : 4;  // 64 registers are to do
+  constexpr int kInFlight = tuning::store_in_flight(kMomentum);
   static_assert(kWarps * tuning::kMostChunk * sizeof(uint16_t) <= kStageBytes);
   unsigned char* const dynamic = dynamic_shared();
   __shared__ CandidateRange<Word, Index> range;
 
-  const int64_t row = blockIdx.x / params.blocks_per_row;
-  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  const int64_t row = blockIdx.x / spans.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % spans.blocks_per_row);
   const int lane = static_cast<int>(threadIdx.x) % 32;
   auto& state = params.states[row];
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
@@ -264,7 +272,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   uint16_t* const staged =
       reinterpret_cast<uint16_t*>(dynamic + kCountBytes<Index>) + warp * tuning::kMostChunk;
   for (int64_t chunk = part * kWarps + warp; chunk < spans.chunks;
-       chunk += int64_t{params.blocks_per_row} * kWarps) {
+       chunk += int64_t{spans.blocks_per_row} * kWarps) {
     const int64_t first = chunk * spans.chunk;
     filter.raise(bound.bound.key, first > bound.index);
     const int count = accumulate_chunk<kInFlight>(sums, bound, filter, first, spans.chunk, staged);
@@ -285,7 +293,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
     __syncwarp();  // nobody reads what the next chunk stages over
   }
   add_counts(params, row, histogram, range.bins());
-  if (!is_last_block(&state.arrived, params.blocks_per_row)) return;
+  if (!is_last_block(&state.arrived, spans.blocks_per_row)) return;
   if (threadIdx.x == 0) state.buffered = __ldcg(spans.reaching + row);
   __syncthreads();  // the number of candidates is there
   select_stored(params, order, row, range, dynamic);
@@ -442,6 +450,7 @@ struct Memory {
     params.buffer_capacity[0] = config.buffer;
     params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
     sample.set(config.sample_blocks_per_row, config.delegates, config.rank);
+    spans.blocks_per_row = config.store_blocks_per_row;
     spans.chunk = config.chunk;
     spans.chunks = (problem.cols + config.chunk - 1) / config.chunk;
     spans.chunks_per_warp = config.chunks_per_warp;
@@ -501,8 +510,8 @@ cudaError_t launch(const OneRead& config, const SparsifyProblem& problem, const 
   const auto store = accumulate_and_store<Self, Add, kMomentum, Order>;
   error = allow_shared_memory(store, kStoreBytes<Index>, allowed_store);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(ahead, store, rows * config.blocks_per_row, kPassThreads, kStoreBytes<Index>, stream,
-                        params, sum, spans, order);
+  error = launch_kernel(ahead, store, rows * config.store_blocks_per_row, kPassThreads, kStoreBytes<Index>,
+                        stream, params, sum, spans, order);
   if (error != cudaSuccess) return error;
   error = launch_passes(params, order, problem.rows, /*first=*/1, ahead, stream);
   if (error != cudaSuccess) return error;

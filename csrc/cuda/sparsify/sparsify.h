@@ -47,7 +47,8 @@ struct OneRead {
   int sample_blocks_per_row;
   int delegates;  // a row
   int rank;       // the delegate that is the bound
-  int blocks_per_row;
+  int store_blocks_per_row;
+  int blocks_per_row;   // of the passes
   int digit_bits;       // of the passes over candidates, or over the row
   int64_t buffer;       // candidates a row
   int likely_passes;    // 0 where few candidates are expected
