@@ -1,7 +1,7 @@
 """What delegate's plan and its sample are to be, told a second time, from numbers.h, in Python.
 
 Tests of the plan compare it with this; tests on a GPU plant elements where the sample looks; the benches mark
-rule 4's alpha with it. The sample's places are csrc/cuda/delegate/from_sample.cu's, step 1.
+rule 4's alpha with it. The sample's places are csrc/cuda/device/row_sample.cuh's.
 """
 
 from __future__ import annotations

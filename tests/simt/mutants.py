@@ -180,7 +180,7 @@ MUTANTS = (
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
     Mutant("device/stored_candidates.cuh", "if (threadIdx.x == 0) written = 0;", ";", MAXIMA),
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
-    Mutant("delegate/from_sample.cu", "wait_for_kernel_before();", ";", SAMPLE),
+    Mutant("device/row_sample.cuh", "wait_for_kernel_before();  // the row's state is zero", ";", SAMPLE),
     # Rows in registers, and rows in order.
     Mutant("device/sorted_list.cuh", "__syncthreads();  // the list is filled up", ";", DIGITS),
     Mutant("air/resident_row.cu", "shared.range.reset();", ";", RESIDENT),
@@ -200,7 +200,7 @@ MUTANTS = (
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list is whole", ";", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // all keys are there", ";", ONE_WARP),
-    Mutant("bitonic/one_warp.cu", "__syncwarp();  // all keys are there", ";", ONE_WARP, which=2),
+    Mutant("bitonic/one_warp.cu", "__syncwarp();  // all keys are there, in order", ";", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // those listed before are counted", ";", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the counts have been read", ";", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "rank + earlier + before", "rank + before", ONE_WARP),

@@ -103,7 +103,7 @@ def test_one_read(dtype, add_dtype, update):
             "momentum": {"add": add, "momentum": momentum, "mu": MU},
         }[update]
         plans = []
-        reference.check(kernels((apart,) * 3, 1, 3, None, plans), self, k, **options)
+        reference.check(kernels((apart,) * 3, 1, 3, True, plans), self, k, **options)
         assert "one read" in plans[0]
 
 
@@ -131,6 +131,14 @@ def test_a_bound_that_misleads(k):
         self = outside + torch.rand(1, cols) / 4
         self[0, sampled] = inside + torch.rand(len(sampled)) / 4
         reference.check(kernels((0, 0, 0), 3, 4, True), self, k)
+
+
+def test_long_rows_are_read_once():
+    least = tuning.number("kOneReadMinCols")
+    for cols, reads_once in ((least - 8, False), (least, True)):
+        plans = []
+        reference.check(kernels((0, 0, 0), 1, 7, None, plans), torch.randn(1, cols), 90)
+        assert ("one read" in plans[0]) == reads_once
 
 
 def test_nothing_selected():

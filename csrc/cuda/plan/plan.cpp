@@ -283,7 +283,7 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
   selection.sorted = false;
   selection.magnitude = true;
   selection.wide_indices = problem.wide_indices;
-  if (sparsify::OneRead::serves(problem, aligned) && one_read.value_or(true)) {
+  if (sparsify::OneRead::serves(problem, aligned) && one_read.value_or(sparsify::OneRead::pays(problem))) {
     plan.one_read = sparsify::OneRead::plan(problem, selection, device);
     return plan;
   }

@@ -49,6 +49,8 @@ bool OneRead::serves(const SparsifyProblem& problem, bool aligned) {
          problem.rows * divide_up(problem.cols, tuning::kLeastChunk) <= INT32_MAX;
 }
 
+bool OneRead::pays(const SparsifyProblem& problem) { return problem.cols >= tuning::kOneReadMinCols; }
+
 OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, const Device& device) {
   OneRead config{};
   config.of_lines = sample_of_lines_tells(selection);

@@ -59,6 +59,7 @@ struct OneRead {
 
   // `aligned` as above.
   static bool serves(const SparsifyProblem& problem, bool aligned);
+  static bool pays(const SparsifyProblem& problem);
   static OneRead plan(const SparsifyProblem& problem, const Problem& selection, const Device& device);
   void describe(char* text, size_t text_bytes) const;
   size_t workspace_bytes(const SparsifyProblem& problem) const;
