@@ -141,5 +141,14 @@ def test_long_rows_are_read_once():
         assert ("one read" in plans[0]) == reads_once
 
 
+def test_rows_that_do_not_begin_at_vectors_go_step_by_step():
+    """Dense rows of a length that is no multiple of a vector's: the first begins well, the next do not."""
+    for dtype, cols in ((torch.float32, LEAST + 13), (torch.bfloat16, LEAST + 4)):
+        self = inputs.make("normal", 2, cols, torch.float32).to(dtype)
+        plans = []
+        reference.check(kernels((0, 0, 0), 1, 3, True, plans), self, 90, add=torch.ones_like(self))
+        assert "one read" not in plans[0]
+
+
 def test_nothing_selected():
     run(torch.randn(3, 500), 0, add=torch.randn(3, 500))

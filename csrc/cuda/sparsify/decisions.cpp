@@ -1,4 +1,4 @@
-// How many blocks sparsification's own kernels have.
+// Whether a sparsification reads a row once, and how many blocks its own kernels have.
 
 #include <algorithm>
 #include <cstdio>
@@ -44,7 +44,11 @@ Config plan(const SparsifyProblem& problem, const Device& device, bool aligned) 
 }
 
 bool OneRead::serves(const SparsifyProblem& problem, bool aligned) {
-  return aligned && has_narrow_indices(problem.cols) && problem.cols >= tuning::kSampleMinCols &&
+  // Of dense rows `aligned` says only that the first begins well, as they are accumulated as one.
+  const int64_t width = 16 / dtype_bytes(problem.dtype);
+  const bool rows_are_aligned =
+      aligned && (problem.rows == 1 || !is_dense(problem) || problem.cols % width == 0);
+  return rows_are_aligned && has_narrow_indices(problem.cols) && problem.cols >= tuning::kSampleMinCols &&
          problem.k <= problem.cols / tuning::kOneReadMinColsPerK &&
          problem.rows * divide_up(problem.cols, tuning::kLeastChunk) <= INT32_MAX;
 }

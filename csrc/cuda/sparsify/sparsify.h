@@ -23,7 +23,8 @@ struct Config {
   int drop_blocks;
 };
 
-// `aligned`: rows of all tensors begin where vectors of 16 bytes may.
+// `aligned`: rows of all tensors begin where vectors of 16 bytes may; dense ones, taken as one, need it of
+// the first alone.
 Config plan(const SparsifyProblem& problem, const Device& device, bool aligned);
 
 // Whether they do in these buffers.
