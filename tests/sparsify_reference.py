@@ -15,6 +15,21 @@ PAIRS = (
 )
 
 
+# Exact in few bits: what the reference needs of float64.
+ALPHA, MU = -0.37109375, 0.8984375
+UPDATES = ("none", "add", "scaled", "momentum")
+
+
+def options_of(update: str, add: torch.Tensor, momentum: torch.Tensor) -> dict[str, object]:
+    """sparsify_'s arguments for one of UPDATES."""
+    return {
+        "none": {},
+        "add": {"add": add},
+        "scaled": {"add": add, "alpha": ALPHA, "index_dtype": torch.int64},
+        "momentum": {"add": add, "momentum": momentum, "mu": MU},
+    }[update]
+
+
 def _fma(a: torch.Tensor, b: torch.Tensor | float, c: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     """round(a * b + c), of numbers short enough for 64 bits of mantissa to hold a * b."""
     wide = dtype if dtype == torch.float64 else torch.float32

@@ -17,10 +17,10 @@ import torch
 from tests import compiler, inputs, oracle
 from tests import sparsify_reference as reference
 from tests.cpu import test_levels
+from tests.sparsify_reference import ALPHA, MU
 
 HERE = Path(__file__).resolve().parent
 CANARY, GUARD = test_levels.CANARY, test_levels.GUARD
-ALPHA, MU = -0.37109375, 0.8984375
 
 
 def build(folder: Path, *flags: str) -> dict[str, Path]:

@@ -11,8 +11,6 @@ from torch_topk import sparsify_
 
 pytestmark = pytest.mark.gpu
 
-ALPHA, MU = -0.37109375, 0.8984375
-
 
 def on_gpu(self, k, **options):
     """reference.check's function: on copies there, and back."""
@@ -25,7 +23,7 @@ def on_gpu(self, k, **options):
     return values.cpu(), indices.cpu()
 
 
-@pytest.mark.parametrize("update", ["none", "add", "scaled", "momentum"])
+@pytest.mark.parametrize("update", reference.UPDATES)
 @pytest.mark.parametrize(("dtype", "add_dtype"), reference.PAIRS)
 @pytest.mark.parametrize(
     ("rows", "cols", "k"), [(1, 63, 5), (3, 700, 0), (900, 4096, 32), (1, 1 << 20, 10_000)]
@@ -33,12 +31,7 @@ def on_gpu(self, k, **options):
 def test_exact(dtype, add_dtype, rows, cols, k, update):
     self, add, momentum = (inputs.make("normal", rows, cols, torch.float32, seed=i) for i in range(3))
     self, add, momentum = self.to(dtype), add.to(add_dtype), momentum.to(dtype)
-    options = {
-        "none": {},
-        "add": {"add": add},
-        "scaled": {"add": add, "alpha": ALPHA, "index_dtype": torch.int64},
-        "momentum": {"add": add, "momentum": momentum, "mu": MU},
-    }[update]
+    options = reference.options_of(update, add, momentum)
     reference.check(on_gpu, self, k, **options)
 
 
@@ -47,7 +40,9 @@ def test_exact(dtype, add_dtype, rows, cols, k, update):
 def test_named_inputs(name, rows, cols):
     self = inputs.make(name, rows, cols, torch.float32)
     for k in (1, 500, 8_000, cols // 9):
-        reference.check(on_gpu, torch.zeros_like(self), k, add=self, momentum=torch.ones_like(self), mu=MU)
+        reference.check(
+            on_gpu, torch.zeros_like(self), k, add=self, momentum=torch.ones_like(self), mu=reference.MU
+        )
 
 
 @pytest.mark.parametrize("k", [3, 2_000, 90_000])
@@ -102,5 +97,5 @@ def test_in_a_graph_and_in_a_part_of_a_buffer():
 
 def test_opcheck():
     self, add, momentum = (torch.randn(2, 40, device="cuda") for _ in range(3))
-    options = {"add": add, "momentum": momentum, "mu": MU}
+    options = {"add": add, "momentum": momentum, "mu": reference.MU}
     torch.library.opcheck(torch.ops.gputopk.sparsify_.default, (self, 3), options)

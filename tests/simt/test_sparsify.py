@@ -9,8 +9,6 @@ from tests import delegate_model, inputs, tuning
 from tests import sparsify_reference as reference
 from tests.simt import emulated
 
-ALPHA, MU = -0.37109375, 0.8984375
-
 
 def spread(tensor: torch.Tensor, apart: int) -> torch.Tensor:
     """The same in rows that lie `apart` elements more than their length apart; 0: adjacent."""
@@ -47,7 +45,7 @@ def kernels(apart, seed, sm_count, one_read, plans=None):
     return function
 
 
-@pytest.mark.parametrize("update", ["none", "add", "scaled", "momentum"])
+@pytest.mark.parametrize("update", reference.UPDATES)
 @pytest.mark.parametrize(("dtype", "add_dtype"), reference.PAIRS)
 def test_exact(dtype, add_dtype, update):
     # Vectors and a part of one; rows where no vector may begin; more than the threads take at once.
@@ -60,12 +58,7 @@ def test_exact(dtype, add_dtype, update):
         add = inputs.make("normal", rows, cols, torch.float32, seed=1).to(add_dtype)
         momentum = inputs.make("normal", rows, cols, torch.float32, seed=2).to(dtype)
         self = self.float().to(dtype)  # of float64 with 24 bits of mantissa
-        options = {
-            "none": {},
-            "add": {"add": add},
-            "scaled": {"add": add, "alpha": ALPHA, "index_dtype": torch.int64},
-            "momentum": {"add": add, "momentum": momentum, "mu": MU},
-        }[update]
+        options = reference.options_of(update, add, momentum)
         run(self, k, apart, **options)
 
 
@@ -76,14 +69,14 @@ def test_exact(dtype, add_dtype, update):
 def test_what_is_not_finite_is_never_kept(name, seed):
     self = inputs.make(name, 4, 3000, torch.float32)
     momentum = torch.ones_like(self)
-    run(self, 40, seed=seed, sm_count=7, add=torch.ones_like(self), momentum=momentum, mu=MU)
+    run(self, 40, seed=seed, sm_count=7, add=torch.ones_like(self), momentum=momentum, mu=reference.MU)
     run(torch.zeros(1, 3000), 700, seed=seed, sm_count=3, add=self[:1].bfloat16())
 
 
 LEAST = tuning.number("kSampleMinCols")
 
 
-@pytest.mark.parametrize("update", ["none", "add", "scaled", "momentum"])
+@pytest.mark.parametrize("update", reference.UPDATES)
 @pytest.mark.parametrize(("dtype", "add_dtype"), reference.PAIRS)
 def test_one_read(dtype, add_dtype, update):
     """Rows of whole chunks and of a part of one, from the shortest that there are; few winners, of a sample
@@ -96,12 +89,7 @@ def test_one_read(dtype, add_dtype, update):
         self = inputs.make("normal", rows, cols, torch.float32).to(dtype)
         add = inputs.make("normal", rows, cols, torch.float32, seed=1).to(add_dtype)
         momentum = inputs.make("normal", rows, cols, torch.float32, seed=2).to(dtype)
-        options = {
-            "none": {},
-            "add": {"add": add},
-            "scaled": {"add": add, "alpha": ALPHA, "index_dtype": torch.int64},
-            "momentum": {"add": add, "momentum": momentum, "mu": MU},
-        }[update]
+        options = reference.options_of(update, add, momentum)
         plans = []
         reference.check(kernels((apart,) * 3, 1, 3, True, plans), self, k, **options)
         assert "one read" in plans[0]
@@ -117,7 +105,7 @@ def test_one_read_of_hostile_rows(name, k):
     self = inputs.make(name, 2, LEAST + 4096, torch.float32)
     momentum = torch.ones_like(self)
     reference.check(
-        kernels((0, 0, 0), 2, 5, True), self, k, add=torch.ones_like(self), momentum=momentum, mu=MU
+        kernels((0, 0, 0), 2, 5, True), self, k, add=torch.ones_like(self), momentum=momentum, mu=reference.MU
     )
 
 

@@ -1,4 +1,4 @@
-// Numbers of sparsification. None is measured yet: they are those of copies and reads elsewhere here.
+// Numbers of sparsification. Those without a measurement are of copies and reads elsewhere here.
 #pragma once
 
 namespace gputopk::cuda::tuning {

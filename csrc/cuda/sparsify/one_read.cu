@@ -526,17 +526,13 @@ cudaError_t launch(const OneRead& config, const SparsifyProblem& problem, const 
 }  // namespace
 
 size_t OneRead::workspace_bytes(const SparsifyProblem& problem) const {
-  const auto bytes = [&](auto bits) {
-    RadixPasses<decltype(bits), Index> params{};
-    Sample<decltype(bits), Index> sample{};
+  return visit_sum(problem, [&](auto self, auto) {
+    using Bits = typename decltype(self)::Bits;
+    RadixPasses<Bits, Index> params{};
+    Sample<Bits, Index> sample{};
     Spans spans{};
-    return Memory<decltype(bits)>(*this, problem, nullptr, params, sample, spans).bytes;
-  };
-  switch (dtype_bytes(problem.dtype)) {
-    case 2: return bytes(uint16_t{});
-    case 4: return bytes(uint32_t{});
-    default: return bytes(uint64_t{});
-  }
+    return Memory<Bits>(*this, problem, nullptr, params, sample, spans).bytes;
+  });
 }
 
 ErrorCode OneRead::run(const SparsifyProblem& problem, const SparsifyBuffers& buffers, Stream stream) const {

@@ -91,7 +91,7 @@ Sum<Self, Add> sum_of(const SparsifyProblem& problem, const SparsifyBuffers& buf
 
 // visit(Self{}, Add{}) of the problem's dtypes.
 template <class Visitor>
-ErrorCode visit_sum(const SparsifyProblem& problem, Visitor&& visit) {
+auto visit_sum(const SparsifyProblem& problem, Visitor&& visit) {
   switch (problem.dtype) {
     case DType::kFloat16: return visit(Float16{}, Float16{});
     case DType::kBFloat16: return visit(BFloat16{}, BFloat16{});
