@@ -37,7 +37,7 @@ class Kernels:
                 shape = input.shape if name in ("mask", "ids") else tensor.shape
                 options[name] = tensor.expand(shape).contiguous()
         gap = 0 if out is None else 3
-        options["algorithm"] = emulated.VARLEN_ALGORITHMS[self.seed % len(emulated.VARLEN_ALGORITHMS)]
+        options["form"] = emulated.VARLEN_FORMS[self.seed % len(emulated.VARLEN_FORMS)]
         run = emulated.library().varlen
         (values, indices, counts), _ = run(in_rows(input), k, self.device, self.seed, gap, **options)
         return TopKVarlen(values, indices, counts)

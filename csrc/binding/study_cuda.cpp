@@ -251,35 +251,33 @@ void read_floor(Tensor self, Tensor scratch) {
         "gputopk::_read_floor: CUDA error: ", cudaGetErrorString(static_cast<cudaError_t>(error)));
 }
 
-template <Algorithm algorithm>
+// By the form of that number in the list of those that take windows.
+template <size_t kForm>
 void run_varlen(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like, const char* op) {
+  using Form = std::variant_alternative_t<kForm, cuda::VarlenConfig>;
   const cuda::VarlenPlan plan =
-      cuda::make_varlen_plan(problem, device_of(like.get_device_index()), algorithm);
-  const bool serves =
-      std::visit([](const auto& config) { return config.kAlgorithm == algorithm; }, plan.config);
-  check(algorithm == Algorithm::kAuto || serves, "gputopk::_varlen: algorithm ", static_cast<int>(algorithm),
-        " does not serve this");
+      cuda::make_varlen_plan(problem, device_of(like.get_device_index()), Form::kName);
+  check(std::holds_alternative<Form>(plan.config), "gputopk::_varlen: ", Form::kName, " does not serve this");
   run_plan(plan, buffers, like, op);
+}
+
+// Null: there is no form of that name.
+template <size_t kForm = 0>
+VarlenRun varlen_run_of(const std::string& name) {
+  if (name == std::variant_alternative_t<kForm, cuda::VarlenConfig>::kName) return run_varlen<kForm>;
+  if constexpr (kForm + 1 < std::variant_size_v<cuda::VarlenConfig>) return varlen_run_of<kForm + 1>(name);
+  return nullptr;
 }
 
 VarlenOutputs varlen_study(const Tensor& self, int64_t k, const MaybeTensor& lengths,
                            const MaybeTensor& starts, const MaybeTensor& mask, int64_t order,
-                           int64_t algorithm) {
-  const auto run_of = [](Algorithm wanted) -> VarlenRun {
-    switch (wanted) {
-      case Algorithm::kAir: return run_varlen<Algorithm::kAir>;
-      case Algorithm::kDelegate: return run_varlen<Algorithm::kDelegate>;
-      case Algorithm::kBitonic: return run_varlen<Algorithm::kBitonic>;
-      case Algorithm::kSplitBucket: return run_varlen<Algorithm::kSplitBucket>;
-      default: return run_varlen<Algorithm::kAuto>;
-    }
-  };
-  check(algorithm == 0 || algorithm == 1 || (algorithm >= 3 && algorithm <= 5),
-        "gputopk::_varlen: algorithm must be 0, 1, 3, 4 or 5, but is ", algorithm);
+                           std::string form) {
+  const VarlenRun run = varlen_run_of(form);
+  check(run != nullptr, "gputopk::_varlen: no form ", form, " takes windows");
   const MaybeTensor none;
   const VarlenArguments arguments{self, k,    lengths, starts, none,  mask, none, none, none, 1,
                                   none, none, true,    false,  order, true, -1,   {},   {}};
-  return topk_varlen(arguments, run_of(static_cast<Algorithm>(algorithm)));
+  return topk_varlen(arguments, run);
 }
 
 std::tuple<Tensor, Tensor> strided_study(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted,
@@ -324,11 +322,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
   m.def(
       "_split_bucket(Tensor self, SymInt k, bool largest=True, bool sorted=True, *, int rule=0, int tile=0, "
       "int cutoff=0, bool task=True, bool control_flow=True) -> (Tensor values, Tensor indices)");
-  // topk_varlen by an algorithm that takes windows: air, delegate, bitonic or split_bucket; 0 is the plan's
-  // choice.
+  // topk_varlen by a form that takes windows.
   m.def(
       "_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? mask=None, int "
-      "order=0, int algorithm=0) -> (Tensor values, Tensor indices, Tensor counts)");
+      "order=0, str form) -> (Tensor values, Tensor indices, Tensor counts)");
   // topk whose rows are moved together, panels of so many bytes at a time.
   m.def(
       "_strided(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, int algorithm=0, "

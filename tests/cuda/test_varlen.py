@@ -38,17 +38,25 @@ def test_hostile_windows(dtype, order, device):
             check(tensor, k, device, order=order, row_k=hostile(rows, k, seed=seed), **given)
 
 
+# Those that take windows.
+FORMS = (
+    "air.one_block",
+    "bitonic.one_warp",
+    "delegate.one_cluster",
+    "delegate.equal_shares",
+    "split_bucket.tree",
+)
 LONG_ROWS = (((3, 300_000), (64, 50_000), (700, 6_000)), (7, 100, 1000))
 SHORT_ROWS = (((3, 1000), (6400, 100), (700, 300)), (3, 30, 64))
 
 
-@pytest.mark.parametrize("algorithm", [1, 3, 4, 5], ids=["air", "delegate", "bitonic", "split_bucket"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64])
-def test_each_algorithm(algorithm, dtype, device):
+def test_each_form(form, dtype, device):
     """Whatever it costs: few and many rows, of which some are empty, short, or with few candidates."""
     run = torch.ops.gputopk._varlen
     generator = torch.Generator().manual_seed(9)
-    shapes, counts = SHORT_ROWS if algorithm == 4 else LONG_ROWS
+    shapes, counts = SHORT_ROWS if form == "bitonic.one_warp" else LONG_ROWS
     for turn, (rows, cols) in enumerate(shapes):
         family = ("normal", "ones_with_four_outliers", "increasing")[turn]
         tensor = make(rows, cols, dtype, family)
@@ -58,8 +66,8 @@ def test_each_algorithm(algorithm, dtype, device):
             if share is not None:
                 given["mask"] = torch.rand(rows, cols, generator=generator) < share
             for order, k in enumerate(counts):
-                k = min(k, cols // 7) if algorithm == 4 else k  # so many as a row's lanes keep
-                result = run(tensor.to(device), k, order=order, algorithm=algorithm, **on(device, given))
+                k = min(k, cols // 7) if form == "bitonic.one_warp" else k  # so many as a row's lanes keep
+                result = run(tensor.to(device), k, order=order, form=form, **on(device, given))
                 name = ("any", "value", "index")[order]
                 assert_varlen([x.cpu() for x in result], tensor, k, order=name, **given)
 

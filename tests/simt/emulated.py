@@ -31,8 +31,15 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 LARGEST_32_BIT = 0xFFFFFFFF
 ALGORITHMS = ("auto", "air", "grid_select", "delegate", "bitonic", "split_bucket", "sort")
-# Those with a form that takes windows; the plan's choice last.
-VARLEN_ALGORITHMS = ("split_bucket", "bitonic", "delegate", "air", "auto")
+# Those that take windows; the plan's choice last.
+VARLEN_FORMS = (
+    "split_bucket.tree",
+    "bitonic.one_warp",
+    "delegate.one_cluster",
+    "delegate.equal_shares",
+    "air.one_block",
+    "",
+)
 
 # csrc/core/problem.h's DType.
 _DTYPES = {
@@ -149,7 +156,7 @@ class _Varlen(ctypes.Structure):
             (name, ctypes.c_int32)
             for name in ("dtype", "largest", "magnitude", "order", "wide_indices", "page_shift", "kth_alone")
         ),
-        ("algorithm", ctypes.c_int32),
+        ("forms", ctypes.c_char_p),
         *(
             (name, ctypes.c_int64)
             for name in (
@@ -566,8 +573,8 @@ class Library:
 
     def varlen(self, tensor, k: int, device: Device = Device(), seed: int = 1, gap: int = 0, **options):
         """((values, indices, counts), plan), as of torch_topk.topk_varlen. Numbers, masks and ids are dense;
-        ids and mask are [rows, cols]. gap: elements between rows of the outputs. algorithm: by its
-        name, where it serves. conditions: the operator's columns, comparisons and
+        ids and mask are [rows, cols]. gap: elements between rows of the outputs. form: by its name,
+        where it serves. conditions: the operator's columns, comparisons and
         thresholds, one tuple each."""
         rows, cols = tensor.shape
         index_dtype = options.get("index_dtype", torch.int32)
@@ -586,7 +593,7 @@ class Library:
             wide_indices=index_dtype == torch.int64,
             page_shift=options.get("page_size", 1).bit_length() - 1,
             kth_alone=options.get("kth_alone", False),
-            algorithm=ALGORITHMS.index(options.get("algorithm", "auto")),
+            forms=options.get("form", "").encode(),
             rows=rows,
             cols=cols,
             row_stride=tensor.stride(0) if rows > 1 else cols,

@@ -59,7 +59,8 @@ struct SimtCondition {
 
 // The arguments of gputopk::topk_varlen, and conditions.
 struct SimtVarlen {
-  int32_t dtype, largest, magnitude, order, wide_indices, page_shift, kth_alone, algorithm;
+  int32_t dtype, largest, magnitude, order, wide_indices, page_shift, kth_alone;
+  const char* forms;  // a beginning of their names
   int64_t rows, cols, row_stride, k, max_length, pad_index, tables, pages, mask_row_stride, mask_elements;
   int64_t value_stride, index_stride;
   SimtNumbers lengths, starts, row_k, offsets, ids, page_table, page_row, page_start;
@@ -421,8 +422,7 @@ int simt_varlen(const SimtVarlen* call, const SimtDevice* device, char* text, si
     varlen.max_length = call->max_length;
     varlen.kth_alone = call->kth_alone != 0;
     if (varlen.kth_alone) varlen.windows.k = call->cols;
-    const auto algorithm = static_cast<gputopk::Algorithm>(call->algorithm);
-    const cuda::VarlenPlan plan = cuda::make_varlen_plan(varlen, gpu, algorithm);
+    const cuda::VarlenPlan plan = cuda::make_varlen_plan(varlen, gpu, call->forms);
     cuda::describe(plan, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;

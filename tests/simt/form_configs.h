@@ -147,17 +147,14 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
   return config;
 }
 
-template <>
-cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+// A bound and lists of the case's, where that can be.
+void take_bound(const Problem& problem, Taken& take, cuda::delegate::SampledBound& config) {
   namespace tuning = cuda::tuning;
-  auto config = cuda::delegate::OneCluster::plan(problem, device);
   const int bytes = gputopk::dtype_bytes(problem.dtype);
-  config.blocks = static_cast<int>(take("cluster", std::max(1, config.blocks)));
   config.threads = static_cast<int>(take("threads", std::max(256, config.threads)));
   config.vectors = static_cast<int>(take("vectors", std::max(1, config.vectors)));
   config.rank = static_cast<int>(take("rank", std::max(1, config.rank)));
   config.room = static_cast<int>(take("room", std::max(64, config.room)));
-  require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
   require(config.threads >= tuning::kClusterMinThreads && config.vectors <= tuning::cluster_vectors(bytes),
           "such a block");
   require(config.rank <= config.threads, "a bound of that rank");
@@ -165,6 +162,25 @@ cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device&
               config.room <= config.threads * tuning::kClusterItems,
           "such room");
   require(config.threads * config.vectors <= problem.cols * bytes / 16 - 1, "so short a row for its sample");
+}
+template <>
+cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::delegate::OneCluster::plan(problem, device);
+  take_bound(problem, take, config);
+  config.blocks = static_cast<int>(take("cluster", std::max(1, config.blocks)));
+  require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
+  return config;
+}
+template <>
+cuda::delegate::EqualShares config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  auto config = cuda::delegate::EqualShares::plan(problem, device);
+  take_bound(problem, take, config);
+  config.blocks = static_cast<int>(take("blocks", std::max(1, config.blocks)));
+  config.order_threads = static_cast<int>(take("order_threads", config.threads));
+  require(config.order_threads >= cuda::tuning::kClusterMinThreads &&
+              config.order_threads <= cuda::tuning::kClusterMaxThreads &&
+              config.room <= config.order_threads * cuda::tuning::kClusterItems,
+          "so small a block for so many");
   return config;
 }
 

@@ -73,6 +73,12 @@ def _delegate_cluster(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _equal_shares(rng: random.Random) -> dict[str, int]:
+    drawn = _delegate_cluster(rng)
+    del drawn["cluster"]
+    return drawn | {"blocks": rng.choice((1, 2, 3, 7)), "order_threads": rng.choice((256, 512, 1024))}
+
+
 def _split_bucket(rng: random.Random) -> dict[str, int]:
     return {
         "threads": rng.choice((0, 128, 128, 256, 512)),
@@ -98,6 +104,7 @@ _DRAW = {
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
     "delegate.one_cluster": _delegate_cluster,
+    "delegate.equal_shares": _equal_shares,
     "sort.whole_rows": _whole_rows,
     "split_bucket.radix": _split_bucket,
     "split_bucket.tree": _split_bucket,

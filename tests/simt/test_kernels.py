@@ -108,6 +108,11 @@ FORMS = {
         ("1x17000", 100, "forced=1 cluster=4 threads=256"),
         ("1x17000", 200, "forced=1 cluster=2 threads=256 rank=3 room=1024"),
     ],
+    "delegate.equal_shares": [
+        ("2x6000", 50, "forced=1 threads=256"),
+        ("3x9000", 100, "forced=1 blocks=4 threads=256"),
+        ("1x17000", 200, "forced=1 blocks=3 threads=256 rank=3 room=1024"),
+    ],
     "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),
         ("1x140000", 500, "forced=1 buffer=64"),

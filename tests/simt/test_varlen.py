@@ -16,10 +16,10 @@ ORDERS = ("any", "value", "index")
 
 
 def check(tensor, k, seed=1, device=DEVICE, gap=0, **options):
-    """By each algorithm, where it serves, and as planned, whose plan it returns."""
+    """By each form, where it serves, and as planned, whose plan it returns."""
     plan = ""
-    for algorithm in emulated.VARLEN_ALGORITHMS:
-        result, plan = emulated.library().varlen(tensor, k, device, seed, gap, algorithm=algorithm, **options)
+    for form in emulated.VARLEN_FORMS:
+        result, plan = emulated.library().varlen(tensor, k, device, seed, gap, form=form, **options)
         assert_varlen(result, tensor, k, **options)
     return plan
 
@@ -66,7 +66,7 @@ def test_windows_of_several_tiles(dtype, order):
         "order": order,
     }
     for k in (1, 32, 100, 1024):
-        result, plan = emulated.library().varlen(tensor, k, DEVICE, k, algorithm="split_bucket", **given)
+        result, plan = emulated.library().varlen(tensor, k, DEVICE, k, form="split_bucket.tree", **given)
         assert "tiles of" in plan
         assert_varlen(result, tensor, k, **given)
         check(tensor, k, **{**given, "mask": None})
@@ -90,14 +90,47 @@ def test_windows_on_clusters(dtype):
             for k in (5, 90, 600):
                 given["order"] = ORDERS[(seed + k) % len(ORDERS)]
                 run = emulated.library().varlen
-                result, plan = run(tensor, k, device, seed, algorithm="delegate", **given)
+                result, plan = run(tensor, k, device, seed, form="delegate.one_cluster", **given)
                 assert f"delegate: a cluster of {blocks} blocks" in plan
                 assert_varlen(result, tensor, k, **given)
         # Rows that are longer than was promised, and fewer winners of some.
         given = {"row_k": torch.tensor([90, 3, 0, 90, 5, 41]), "max_length": 9_000, "return_values": seed > 1}
-        result, plan = run(tensor, 90, device, seed, gap=3, algorithm="delegate", **given)
+        result, plan = run(tensor, 90, device, seed, gap=3, form="delegate.one_cluster", **given)
         assert "delegate" in plan
         assert_varlen(result, tensor, 90, **given)
+
+
+# Lengths of rows of 30,000 columns, several of which share a block, or share blocks.
+SHARED = {
+    "one full row": [30_000] + [300] * 11,
+    "a full row behind others": [300] * 11 + [30_000],
+    "empty rows in between": [9_000, *[0] * 70, 9_001, *[0] * 33, 1],
+    "whole shares": [8192] * 6,
+    "one element each": [1] * 40,
+    "nothing": [0] * 40,
+}
+
+
+@pytest.mark.parametrize("pattern", SHARED)
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.float64])
+def test_windows_in_equal_shares(dtype, pattern):
+    """Shares that begin and end anywhere in rows, in rows of which nothing is selected, or nowhere."""
+    lengths = torch.tensor(SHARED[pattern])
+    rows, cols = len(lengths), 30_000
+    generator = torch.Generator().manual_seed(5)
+    for seed, family in enumerate(("normal", "ones_with_four_outliers", "increasing")):
+        tensor = make(rows, cols, dtype, family, seed)
+        given = {"lengths": lengths, "starts": torch.arange(rows) % 5 * (lengths < cols)}
+        device = emulated.Device(sm_count=(1, 3, 8)[seed])
+        for k in (5, 90, 600):
+            given["order"] = ORDERS[(seed + k) % len(ORDERS)]
+            if k == 90:
+                given["mask"] = torch.rand(rows, cols, generator=generator) < 0.3
+                given["row_k"] = torch.arange(rows) * 17 % 100
+            run = emulated.library().varlen
+            result, plan = run(tensor, k, device, seed, form="delegate.equal_shares", **given)
+            assert "equal shares of all rows" in plan
+            assert_varlen(result, tensor, k, **given)
 
 
 @pytest.mark.parametrize("order", ORDERS)

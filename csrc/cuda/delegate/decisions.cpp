@@ -91,29 +91,25 @@ bool FromSample::serves(const Problem& problem, const Device&) { return sample_o
 namespace {
 
 // Windows of rows that no sample tells k of: they are listed whole, or their bound is found from them.
-void without_sample(const Problem& problem, OneCluster& config) {
+void without_sample(const Problem& problem, SampledBound& bound) {
   int threads = tuning::kClusterMinThreads;
   while (threads < tuning::kClusterMaxThreads && threads * tuning::kClusterItems < problem.cols) threads *= 2;
   const int64_t room =
       std::min<int64_t>(divide_up(problem.cols, 64) * 64, int64_t{threads} * tuning::kClusterItems);
   if (problem.k > std::min(room, problem.cols)) return;
-  config.threads = threads;
-  config.room = static_cast<int>(room);
+  bound.threads = threads;
+  bound.room = static_cast<int>(room);
 }
 
-}  // namespace
-
-OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool windows) {
+// The least work, of a thread, that a sample's elements and the candidates are: of a larger sample there are
+// fewer of these.
+SampledBound sampled_bound(const Problem& problem, int least_threads, bool windows) {
   const int per_vector = 16 / dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
-  const bool few_rows = problem.rows <= tuning::kClusterFewRows * device.sm_count;
-
-  // The least work, of a thread, that a sample's elements and the candidates are: of a larger sample there
-  // are fewer of these.
-  OneCluster config{};
+  SampledBound bound{};
   double least = 0;
-  for (int threads = few_rows ? tuning::kClusterFewRowsThreads : tuning::kClusterMinThreads;
-       threads <= tuning::kClusterMaxThreads && config.threads == 0; threads *= 2) {
+  for (int threads = least_threads; threads <= tuning::kClusterMaxThreads && bound.threads == 0;
+       threads *= 2) {
     for (int vectors = 1; vectors <= tuning::cluster_vectors(dtype_bytes(problem.dtype)); vectors *= 2) {
       const double sample = static_cast<double>(threads) * vectors * per_vector, winners = k * sample / cols;
       const double rank = tuning::sample_rank(winners);
@@ -125,15 +121,24 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
           sample * tuning::kClusterSampleShare > cols) {
         continue;
       }
-      if (config.threads > 0 && sample + candidates >= least) continue;
+      if (bound.threads > 0 && sample + candidates >= least) continue;
       least = sample + candidates;
-      config.threads = threads;
-      config.vectors = vectors;
-      config.rank = static_cast<int>(rank);
-      config.room = static_cast<int>(room);
+      bound = {threads, vectors, static_cast<int>(rank), static_cast<int>(room)};
     }
   }
-  if (config.threads == 0 && windows) without_sample(problem, config);
+  if (bound.threads == 0 && windows) without_sample(problem, bound);
+  return bound;
+}
+
+int least_threads(const Problem& problem, const Device& device) {
+  const bool few_rows = problem.rows <= tuning::kClusterFewRows * device.sm_count;
+  return few_rows ? tuning::kClusterFewRowsThreads : tuning::kClusterMinThreads;
+}
+
+}  // namespace
+
+OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool windows) {
+  OneCluster config{sampled_bound(problem, least_threads(problem, device), windows)};
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
@@ -153,14 +158,44 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
   return config;
 }
 
+EqualShares EqualShares::plan(const Problem& problem, const Device& device, bool windows) {
+  EqualShares config{sampled_bound(problem, least_threads(problem, device), windows)};
+  if (config.threads == 0) return config;
+
+  const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
+  const double units =
+      std::ceil(static_cast<double>(problem.cols) * dtype_bytes(problem.dtype) / tuning::kShareUnitBytes) *
+      static_cast<double>(problem.rows);
+  config.blocks = static_cast<int>(
+      std::clamp<double>(units / tuning::kShareLeastUnits, 1, static_cast<double>(per_sm) * device.sm_count));
+  const double tile_bytes =
+      static_cast<double>(tile_elements(problem, config.threads)) * dtype_bytes(problem.dtype);
+  config.prefetched_tiles = static_cast<int>(tuning::kClusterPrefetchBytes / (config.blocks * tile_bytes));
+  config.order_threads = tuning::kClusterMinThreads;
+  while (config.order_threads < tuning::kClusterMaxThreads &&
+         config.room > tuning::kClusterFewItems * config.order_threads) {
+    config.order_threads *= 2;
+  }
+  config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
 bool OneCluster::serves(const Problem& problem, const Device& device) {
-  // A plan of no threads: no sample tells k of such a row.
   return problem.cols >= tuning::kClusterMinCols && problem.cols <= tuning::kClusterMaxCols &&
-         plan(problem, device).threads > 0;
+         sampled_bound(problem, least_threads(problem, device), /*windows=*/false).threads > 0;
 }
 
 bool OneCluster::serves_windows(const Problem& problem, const Device& device) {
-  return problem.cols >= tuning::kClusterMinCols && plan(problem, device, /*windows=*/true).threads > 0;
+  return problem.cols >= tuning::kClusterMinCols &&
+         sampled_bound(problem, least_threads(problem, device), /*windows=*/true).threads > 0;
+}
+
+bool EqualShares::serves(const Problem& problem, const Device& device) {
+  return problem.rows <= tuning::kShareMostRows && OneCluster::serves(problem, device);
+}
+
+bool EqualShares::serves_windows(const Problem& problem, const Device& device) {
+  return problem.rows <= tuning::kShareMostRows && OneCluster::serves_windows(problem, device);
 }
 
 void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
@@ -176,15 +211,31 @@ void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
                 rank, delegates, blocks_per_row, static_cast<long long>(buffer));
 }
 
-void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes) const {
-  char bound[80] = "bound from the row";
-  if (vectors > 0) {
-    std::snprintf(bound, sizeof(bound), "bound is number %d of a sample of %d", rank,
-                  threads * vectors * (16 / dtype_bytes(problem.dtype)));
+namespace {
+
+void describe_bound(const SampledBound& bound, const Problem& problem, char* text, size_t text_bytes) {
+  if (bound.vectors == 0) {
+    std::snprintf(text, text_bytes, "bound from the row, room for %d candidates", bound.room);
+    return;
   }
-  std::snprintf(text, text_bytes,
-                "delegate: a cluster of %d blocks a row, %d threads, %s, room for %d candidates", blocks,
-                threads, bound, room);
+  std::snprintf(text, text_bytes, "bound is number %d of a sample of %d, room for %d candidates", bound.rank,
+                bound.threads * bound.vectors * (16 / dtype_bytes(problem.dtype)), bound.room);
+}
+
+}  // namespace
+
+void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes) const {
+  char bound[120];
+  describe_bound(*this, problem, bound, sizeof(bound));
+  std::snprintf(text, text_bytes, "delegate: a cluster of %d blocks a row, %d threads, %s", blocks, threads,
+                bound);
+}
+
+void EqualShares::describe(const Problem& problem, char* text, size_t text_bytes) const {
+  char bound[120];
+  describe_bound(*this, problem, bound, sizeof(bound));
+  std::snprintf(text, text_bytes, "delegate: equal shares of all rows for %d blocks, %d threads a row, %s",
+                blocks, threads, bound);
 }
 
 Work FromMaxima::work(const Problem& problem, const Device& device) const {
@@ -203,6 +254,12 @@ Work FromSample::work(const Problem& problem, const Device& device) const {
 Work OneCluster::work(const Problem& problem, const Device& device) const {
   const bool is_listed = problem.cols <= room;
   return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
+                 vectors > 0 || is_listed ? 1 : tuning::kClusterReadsWithoutSample);
+}
+
+Work EqualShares::work(const Problem& problem, const Device& device) const {
+  const bool is_listed = problem.cols <= room;
+  return work_of(problem, device, blocks, threads, tuning::kClusterThreadsPerSm / threads,
                  vectors > 0 || is_listed ? 1 : tuning::kClusterReadsWithoutSample);
 }
 

@@ -78,17 +78,21 @@ struct FromSample {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
+// How a block finds a row's bound in a sample of the row, and how many candidates it lists on chip.
+struct SampledBound {
+  int threads;  // of a block; 0: no sample tells k of such a row
+  int vectors;  // of the sample, a thread's; 0, of windows alone: there is none
+  int rank;     // of the bound in the sample: at most `threads`
+  int room;     // for candidates of a row: a multiple of 64
+};
+
 // The same for rows of some thousands to some millions of elements: sample, bound and candidates on chip, in
 // one launch, and the winners in order.
-struct OneCluster {
+struct OneCluster : SampledBound {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.one_cluster";
 
   int blocks;            // of a row's cluster: a power of two
-  int threads;           // of a block
-  int vectors;           // of the sample, a thread's; 0, of windows alone: there is none
-  int rank;              // of the bound in the sample: at most `threads`
-  int room;              // for candidates of a row: a multiple of 64
   int prefetched_tiles;  // into L2, by a block, while the bound is found
 
   static bool serves(const Problem& problem, const Device& device);
@@ -105,6 +109,33 @@ struct OneCluster {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
   // Windows of fewer than 2^32 elements. To rows.outputs; where those have no indices, dense, problem.k
   // places a row: the winners by position in the window, in order, and padding (device/window_writer.cuh).
+  ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
+                        Stream stream) const;
+};
+
+// The same in three launches, for rows of any lengths: the elements of all of them are shared equally by the
+// GPU's blocks.
+struct EqualShares : SampledBound {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.equal_shares";
+
+  int blocks;            // that share all elements
+  int order_threads;     // of the block that puts a row's list in order
+  int prefetched_tiles;  // into L2, by each of those blocks, while bounds are found
+  bool launches_ahead;   // a kernel's blocks may start while the one before ends
+
+  static bool serves(const Problem& problem, const Device& device);
+  static EqualShares plan(const Problem& problem, const Device& device) {
+    return plan(problem, device, false);
+  }
+  // `windows`: as OneCluster's.
+  static bool serves_windows(const Problem& problem, const Device& device);
+  static EqualShares plan(const Problem& problem, const Device& device, bool windows);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
   ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,
                         Stream stream) const;
 };

@@ -57,9 +57,21 @@ inline constexpr int64_t kClusterSampleShare = 4;
 inline constexpr int kClusterSampleDigitBits = 9;
 inline constexpr int kClusterRankSlack = 8;
 inline constexpr double kClusterRoomDeviations = 4;
+// Windows of so many times k candidates or fewer are listed whole.
+inline constexpr int kClusterListedWinners = 2;
 // Digits of the row, where a sample misled: two histograms of 8 KB together.
 inline constexpr int kClusterDigitBits = 10;
+inline constexpr int kClusterCounters = 2 << kClusterDigitBits;
 // Bytes that all blocks together fetch into L2 while they find their bounds: what L2 holds at once.
 inline constexpr double kClusterPrefetchBytes = 32e6;
+
+// ---- From a sample, equal shares ----
+
+// A share is so many units of rows: within some hundredths of another wherever it is worth while. A block has
+// a few at least, a vector a thread: so small a share costs a load's latency.
+inline constexpr int64_t kShareUnitBytes = 4096;
+inline constexpr int64_t kShareLeastUnits = 2;
+// Every block looks at all windows, to find where its share begins.
+inline constexpr int64_t kShareMostRows = 1 << 14;
 
 }  // namespace gputopk::cuda::tuning

@@ -29,335 +29,23 @@
 #include "core/key_order.h"
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
-#include "cuda/device/block_sort.cuh"
-#include "cuda/device/cluster.cuh"
+#include "cuda/delegate/sampled_row.cuh"
 #include "cuda/device/cluster_launch.h"
-#include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
-#include "cuda/device/pattern_filter.cuh"
-#include "cuda/device/radix_histogram.cuh"
-#include "cuda/device/row_digits.cuh"
-#include "cuda/device/row_reader.cuh"
-#include "cuda/device/row_sample.h"
-#include "cuda/device/sample.cuh"
-#include "cuda/device/selection.cuh"
 #include "cuda/device/shared_memory.cuh"
-#include "cuda/device/window_writer.cuh"
-#include "cuda/device/winner_writer.cuh"
 
 namespace gputopk::cuda::delegate {
 namespace {
 
-using Index = uint32_t;
-
-// Vectors that lie side by side in a sector of 32 bytes, which memory reads whole.
-constexpr int kSectorVectors = 2;
-
-// A row as its blocks see it.
-template <class Bits>
-struct Row {
-  const Bits* begin;
-  int64_t cols;
-  int64_t part_cols;  // a block's
-  int k;
-  int blocks;     // that share it
-  int vectors;    // of the sample, a thread's; 0: there is none
-  Strata strata;  // one sector of each
-  int rank;
-  int index_bits;
-};
-
-// The strata of the sample, of the sectors that there are wherever the row begins.
-template <class Bits>
-GPUTOPK_HOST_DEVICE Strata strata_of(int64_t cols, int threads, int vectors) {
-  return Strata::of((cols / kPerVector<Bits> - 1) / kSectorVectors,
-                    int64_t{threads} * vectors / kSectorVectors);
-}
-
-struct AllCandidates {
-  static constexpr bool kFilters = false;
-  __device__ constexpr uint32_t of(int64_t, int) const { return ~0u; }
-};
-struct SomeCandidates : RowCandidates {
-  static constexpr bool kFilters = true;
-};
-
-// All rows are alike, and all elements candidates.
-template <class Bits>
-struct Rectangle {
-  static constexpr bool kWindows = false;
-  using OfRow = AllCandidates;
-  Row<Bits> row;  // the first
-  int64_t row_stride;
-
-  __device__ WinnerWriter<Bits> writer(int64_t, const WinnerWriter<Bits>& output) const { return output; }
-  __device__ Row<Bits> of(int64_t number) const {
-    Row<Bits> own = row;
-    own.begin += number * row_stride;
-    return own;
-  }
-};
-
-template <class Bits>
-struct Ragged {
-  static constexpr bool kWindows = true;
-  using OfRow = SomeCandidates;
-  WindowRows rows;
-  const Bits* input;
-  int blocks;   // of a row's cluster
-  int vectors;  // that a thread's sample has at most
-
-  __device__ WindowWriter<Bits> writer(int64_t number, const WinnerWriter<Bits>& output) const {
-    return {rows, number, output};
-  }
-  __device__ Row<Bits> of(int64_t number) const {
-    const Window window = rows.of(number);
-    const int threads = static_cast<int>(blockDim.x);
-    Row<Bits> row{};
-    row.begin = input + number * rows.row_stride + window.start;
-    row.cols = window.length;
-    row.k = static_cast<int>(window.k);
-    const int64_t tile = int64_t{threads} * kUnroll<Bits> * kPerVector<Bits>;
-    const int64_t most = min(int64_t{blocks}, (row.cols + tile - 1) / tile);
-    row.blocks = static_cast<int>(max(int64_t{1}, most));
-    row.part_cols = part_of_cluster(row.cols, row.blocks, sizeof(Bits));
-    row.index_bits = row.cols > 1 ? bits_of(static_cast<Index>(row.cols - 1)) : 0;
-    // The largest sample that the row has sectors enough for, wherever it begins, and whose rank will do.
-    for (int v = vectors; v > 0 && row.vectors == 0; v /= 2) {
-      if ((int64_t{threads} * v + 1) * kPerVector<Bits> > row.cols) continue;
-      const float sample = static_cast<float>(threads * v * kPerVector<Bits>);
-      row.rank = static_cast<int>(
-          tuning::sample_rank(static_cast<float>(row.k) * sample / static_cast<float>(row.cols)));
-      if (row.rank <= threads) row.vectors = v;
-    }
-    if (row.vectors > 0) row.strata = strata_of<Bits>(row.cols, threads, row.vectors);
-    return row;
-  }
-};
-
 template <class Bits, class Rows>
 struct Params {
   Rows rows;
+  int64_t part_cols;     // of a rectangle's row, a block's
   int64_t places;        // of a row in the outputs
   int room;              // candidates
   int prefetched_tiles;  // while the bound is found
   WinnerWriter<Bits> output;
 };
-
-template <class Bits>
-using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
-
-template <class Bits>
-struct Shared {
-  using Word = typename KeyWord<Bits>::type;
-
-  KeyRange<Word> range;
-  TargetDigit<uint32_t> target;
-  TargetDigitScratch<uint32_t> search;
-  BlockScratch<Word, Index> sort;
-  uint32_t listed;   // by this block, or so many would be if there were room
-  uint32_t sampled;  // candidates
-};
-
-// What one of a row's blocks reads.
-template <class Bits>
-struct Part {
-  const Bits* begin;
-  int64_t cols;
-  int64_t first;   // its first element's index
-  Index reversed;  // and the same reversed
-};
-
-// Step 1. The same in all blocks of the row. False: the sample has fewer candidates than the rank.
-template <class Order, class OfRow, class Bits = typename Order::Bits>
-__device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const Part<Bits>& part,
-                                                     const Order& order, const OfRow& candidates,
-                                                     int prefetched_tiles, uint32_t* histogram,
-                                                     Shared<Bits>& shared, Extended<Bits>& bound) {
-  using Word = typename KeyWord<Bits>::type;
-  constexpr int kElements = kPerVector<Bits>, kVectors = tuning::cluster_vectors(sizeof(Bits));
-  constexpr int kBins = 1 << tuning::kClusterSampleDigitBits;
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const Index last_index = static_cast<Index>(row.cols - 1);
-  const RowShape<Bits> shape(row.begin, row.cols);
-  Vector<Bits> sampled[kVectors];
-  Index first[kVectors];
-  uint32_t present = 0;  // a bit for each candidate
-  static_assert(kVectors * kElements <= 32);
-#pragma unroll
-  for (int v = 0; v < kVectors; ++v) {
-    if (v >= row.vectors) continue;
-    const uint32_t number = static_cast<uint32_t>(v * threads + thread);
-    const Index sector = static_cast<Index>(row.strata.entry_of(number / kSectorVectors));
-    first[v] = shape.head + (sector * kSectorVectors + number % kSectorVectors) * kElements;
-    sampled[v] = load_vector<Reading::kAgain>(row.begin + first[v]);
-    if constexpr (OfRow::kFilters) present |= candidates.of(first[v], kElements) << (v * kElements);
-  }
-  const auto each = [&](auto&& visit) {
-#pragma unroll
-    for (int v = 0; v < kVectors; ++v) {
-      if (v >= row.vectors) continue;
-#pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        if (OfRow::kFilters && (present >> (v * kElements + e) & 1) == 0) continue;
-        visit(Extended<Bits>{order(sampled[v][e]), last_index - first[v] - e});
-      }
-    }
-  };
-  if (thread == 0) {
-    shared.range.reset();
-    shared.sampled = 0;
-  }
-  clear_histogram(histogram, kBins);
-  __syncthreads();  // the range is reset, and no bin is yet to be cleared
-
-  // As many elements as threads, rank <= threads, are no less than the least of the threads' best: what is
-  // less than that cannot be the bound. (A thread without candidates has the least key of all as its best.)
-  Word best = 0;
-  each([&](const Extended<Bits>& x) { best = max(best, x.key); });
-  SeenKeys<Word> seen;
-  seen.see(best);
-  shared.range.add(seen);
-  if constexpr (OfRow::kFilters) {
-    const unsigned own = __reduce_add_sync(~0u, static_cast<unsigned>(__popc(present)));
-    if (thread % 32 == 0) atomicAdd(&shared.sampled, own);
-  }
-  __syncthreads();  // all warps have added
-  // The memory is idle from here on. Earlier, the sample would wait for all this.
-  prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, prefetched_tiles);
-  if (OfRow::kFilters && shared.sampled < static_cast<uint32_t>(row.rank)) return false;
-  auto selection = Selection<Word, Index>::whole_row(
-      static_cast<uint64_t>(row.rank), static_cast<uint64_t>(threads) * row.vectors * kElements);
-  selection.low.key = static_cast<Word>(shared.range.least);
-  const int key_bits = bits_of(static_cast<Word>(shared.range.greatest - shared.range.least));
-  for (int pass = 1;; ++pass) {
-    const Digit digit = digit_of_pass(pass, tuning::kClusterSampleDigitBits, key_bits, row.index_bits);
-    each([&](const Extended<Bits>& x) {
-      if (x < selection.low || selection.split < x) return;
-      atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
-                                     static_cast<Index>(x.reversed - selection.low.reversed)),
-                1u);
-    });
-    __syncthreads();  // all have counted
-    if (thread < 32) {
-      find_target_digit_by_warp(histogram, kBins, static_cast<uint32_t>(selection.owed), shared.target);
-    }
-    __syncthreads();  // the digit is found
-    const TargetDigit<uint32_t> target = shared.target;
-    selection.narrow(digit, target.digit, target.above, target.count);
-    if (selection.candidates - selection.owed <=
-        static_cast<uint64_t>(row.rank / tuning::kClusterRankSlack)) {
-      bound = selection.low;
-      return true;
-    }
-    clear_histogram(histogram, kBins);
-    __syncthreads();  // no thread counts into bins that another has yet to clear
-  }
-}
-
-// Of a lane's chosen elements those that are candidates; device/row_reader.cuh says which they are.
-template <class Bits>
-__device__ __forceinline__ uint32_t among_candidates(const RowCandidates& candidates, int64_t first,
-                                                     int distance, uint32_t chosen) {
-  constexpr int kElements = kPerVector<Bits>;
-  if (candidates.bits == nullptr || chosen == 0) return chosen;
-  if (distance == 0) return candidates.has(first) ? chosen : 0;  // one element, of the ragged ends
-#pragma unroll
-  for (int v = 0; v < kUnroll<Bits>; ++v) {
-    constexpr uint32_t kAll = (1u << kElements) - 1;
-    if ((chosen >> (v * kElements) & kAll) == 0) continue;
-    chosen &= ~((~candidates.of(first + v * distance, kElements) & kAll) << (v * kElements));
-  }
-  return chosen;
-}
-
-// Step 2: lists the part's candidates that reach the bound, as far as there is room. shared.listed, which was
-// zero, is how many do.
-template <class Order, class OfRow, class Bits = typename Order::Bits>
-__device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended<Bits>& bound,
-                                          const Order& order, const OfRow& candidates, uint32_t room,
-                                          const BlockMemory<Bits, Index>& memory, uint32_t& listed) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  // Where the bound's own element is, counted from the part's first: elements of its key reach it up to
-  // there.
-  const int64_t bound_at = static_cast<int64_t>(part.reversed) - static_cast<int64_t>(bound.reversed);
-  BoundFilter<Order> filter(order);
-  scan_tiles<Reading::kOnce, BlockTeam, /*kEnds=*/true>(
-      part.begin, part.cols, /*part=*/0, /*parts=*/1, AllTiles{},
-      [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
-      [&](const auto& loaded, int64_t begin, int distance, uint32_t chosen) {
-        if (!__any_sync(~0u, chosen != 0)) return;
-        // The filter went by the first index of a lane's elements.
-        const bool at_ends = distance == 0;
-        if (at_ends || (begin <= bound_at && bound_at < begin + kUnroll<Bits> * distance)) {
-          for (uint32_t left = chosen; left != 0; left &= left - 1) {
-            const int at = __ffs(static_cast<int>(left)) - 1;
-            const bool behind = index_of<Bits>(begin, distance, at) > bound_at;
-            if (behind && order(element_of(loaded, at)) == bound.key) chosen &= ~(1u << at);
-          }
-        }
-        if constexpr (OfRow::kFilters) {
-          chosen = among_candidates<Bits>(candidates, part.first + begin, distance, chosen);
-        }
-        const uint32_t own = __popc(chosen);
-        uint32_t so_far = own;
-#pragma unroll
-        for (int step = 1; step < 32; step *= 2) {
-          const uint32_t other = __shfl_up_sync(~0u, so_far, step);
-          if (lane >= step) so_far += other;
-        }
-        uint32_t before = 0;
-        if (lane == 31) before = atomicAdd(&listed, so_far);
-        uint32_t place = __shfl_sync(~0u, before, 31) + so_far - own;
-        for (; chosen != 0 && place < room; chosen &= chosen - 1, ++place) {
-          const int at = __ffs(static_cast<int>(chosen)) - 1;
-          memory.values[place] = element_of(loaded, at);
-          memory.indices[place] = static_cast<Index>(part.first + index_of<Bits>(begin, distance, at));
-        }
-      },
-      [&](int64_t first) { filter.raise(bound.key, first > bound_at); });
-}
-
-// Where a sample misled: a bound that k of the row's `count` candidates reach, and no more than there is room
-// for. The same in all blocks of the row.
-template <class Order, class OfRow, class Bits = typename Order::Bits>
-__device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> part, Order order,
-                                                    OfRow candidates, int64_t count, int room,
-                                                    uint32_t* counters, Shared<Bits>& shared) {
-  using Word = typename KeyWord<Bits>::type;
-  constexpr int kBits = tuning::kClusterDigitBits;
-  uint32_t* const own = counters;
-  uint32_t* const sums = own + (1 << kBits);
-  auto selection =
-      Selection<Word, Index>::whole_row(static_cast<uint64_t>(row.k), static_cast<uint64_t>(count));
-  const auto has = [&](int64_t first, int elements) { return candidates.of(part.first + first, elements); };
-  Digit digit = digit_of_pass(1, kBits, Order::kBits, row.index_bits);
-  for (bool first = true;; first = false) {
-    const int bins = 1 << digit.width();
-    clear_histogram(own, bins);
-    __syncthreads();  // no thread counts into bins that another has yet to clear
-    SeesNothing nothing;
-    if (first) {
-      count_first_digit(order, part.begin, part.cols, part.reversed, digit, own, nothing, has);
-    } else {
-      count_next_digit(order, part.begin, part.cols, part.reversed, selection, digit, own, nothing, has);
-    }
-    Cluster::arrive();
-    Cluster::wait();  // all blocks have counted
-    for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += static_cast<int>(blockDim.x)) {
-      uint32_t sum = 0;
-      for (int block = 0; block < row.blocks; ++block) sum += Cluster::of_block(own, block)[bin];
-      sums[bin] = sum;
-    }
-    Cluster::arrive();
-    Cluster::wait();  // all have added up
-    const TargetDigit<uint32_t> target = find_target_digit(sums, bins, selection.owed, shared.search);
-    selection.narrow(digit, target.digit, target.above, target.count);
-    const uint64_t reaching = static_cast<uint64_t>(row.k) - selection.owed + selection.candidates;
-    if (reaching <= static_cast<uint64_t>(room)) return selection.low;
-    digit = next_digit(selection, digit, kBits, row.index_bits);
-  }
-}
 
 // What all blocks of the row have listed, and, of those before this one, how many.
 struct Listed {
@@ -365,19 +53,19 @@ struct Listed {
   uint32_t before;
 };
 
-// What a window's row needs no selection for: padding, and rows of which all is wanted in any order. True if
-// that is all.
-template <class Bits>
-__device__ bool write_unselected(const WindowRows& rows, const Row<Bits>& row, const Part<Bits>& part,
-                                 int64_t count, int64_t places, const WindowWriter<Bits>& output) {
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (part.first == 0) output.finish(row.k, places, thread, threads);
-  const bool takes_all = rows.any_order && row.k == row.cols && count == row.cols;
-  if (row.k > 0 && !takes_all) return false;
-  for (int64_t i = thread; row.k > 0 && i < part.cols; i += threads) {
-    output.write(part.first + i, part.begin[i], part.first + i);
-  }
-  return true;
+// How the blocks of its cluster share a row.
+struct Sharing {
+  int blocks;  // that have a tile at least; the others end
+  int64_t part_cols;
+};
+
+template <class Bits, class Rows>
+__device__ Sharing sharing_of(const Params<Bits, Rows>& params, const Row<Bits>& row, int cluster_blocks) {
+  if constexpr (!Rows::kWindows) return {cluster_blocks, params.part_cols};
+  const int64_t tile = int64_t{blockDim.x} * kUnroll<Bits> * kPerVector<Bits>;
+  const int64_t most = min(int64_t{cluster_blocks}, (row.cols + tile - 1) / tile);
+  const int blocks = static_cast<int>(max(int64_t{1}, most));
+  return {blocks, part_of_cluster(row.cols, blocks, sizeof(Bits))};
 }
 
 // A block puts at most kItems entries a thread in order: few of them are less code, and what a block runs but
@@ -393,10 +81,11 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
   const int64_t row_number = blockIdx.x / static_cast<unsigned>(cluster_blocks);
   const Row<Bits> row = params.rows.of(row_number);
-  const int blocks = row.blocks;
+  const Sharing sharing = sharing_of(params, row, cluster_blocks);
+  const int blocks = sharing.blocks;
   if (number >= blocks) return;  // barriers of a cluster are of those that are left
-  const int64_t first = min(number * row.part_cols, row.cols);
-  const Part<Bits> part{row.begin + first, min(row.part_cols, row.cols - first), first,
+  const int64_t first = min(number * sharing.part_cols, row.cols);
+  const Part<Bits> part{row.begin + first, min(sharing.part_cols, row.cols - first), first,
                         static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
   const auto output = params.rows.writer(row_number, params.output.row(row_number, params.places));
   const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
@@ -407,19 +96,20 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   typename Rows::OfRow candidates{};
   Extended<Bits> bound{};  // that all elements reach
   if constexpr (Rows::kWindows) {
-    const WindowRows& rows = params.rows.rows;
-    candidates = {rows.candidates.of(row_number)};
-    count = rows.count_of(row_number, {0, row.cols, row.k});
-    if (write_unselected(rows, row, part, count, params.places, output)) return;
-    by_position = rows.any_order && row.k == count;
+    candidates = {params.rows.rows.candidates.of(row_number)};
+    count = params.rows.count_of(row_number, row);
+    if (write_unselected(params.rows, row, part, count, params.places, output)) return;
+    by_position = params.rows.rows.any_order && row.k == count;
   }
-  const bool lists_all = Rows::kWindows && static_cast<uint64_t>(count) <= room;
-  const bool has_bound =
-      lists_all ||
-      (row.vectors > 0 && find_bound_of_sample(row, part, order, candidates, params.prefetched_tiles,
-                                               memory.counters, shared, bound));
-  if (Rows::kWindows && !has_bound) {
-    bound = bound_of_row(row, part, order, candidates, count, params.room, memory.counters, shared);
+  bool has_bound = false;
+  if (!Rows::kWindows || !is_listed_whole(row, count, params.room)) {
+    const SectorSample sample = params.rows.sample_of(row);
+    has_bound =
+        sample.vectors > 0 && find_bound_of_sample(row, sample, part, order, candidates,
+                                                   params.prefetched_tiles, memory.counters, shared, bound);
+  }
+  if (Rows::kWindows && !has_bound && count > static_cast<int64_t>(room)) {
+    bound = bound_of_row(row, part, blocks, order, candidates, count, params.room, memory.counters, shared);
   }
   Listed listed{};
   for (;;) {
@@ -445,7 +135,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       Cluster::arrive();
       Cluster::wait();  // all know it, before a count is reset
     }
-    bound = bound_of_row(row, part, order, candidates, count, params.room, memory.counters, shared);
+    bound = bound_of_row(row, part, blocks, order, candidates, count, params.room, memory.counters, shared);
   }
 
   // Step 3.
@@ -480,6 +170,7 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   using Bits = typename Order::Bits;
   Params<Bits, Rows> params{};
   params.rows = rows;
+  params.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
   params.places = problem.k;
   params.room = config.room;
   params.prefetched_tiles = config.prefetched_tiles;
@@ -524,17 +215,7 @@ ErrorCode run_with(const OneCluster& config, const Problem& problem, const Buffe
 ErrorCode OneCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return run_with(*this, problem, buffers, stream, [&](const OneCluster& config, auto order) {
     using Bits = typename decltype(order)::Bits;
-    Row<Bits> row{};
-    row.begin = static_cast<const Bits*>(buffers.input);
-    row.cols = problem.cols;
-    row.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
-    row.k = static_cast<int>(problem.k);
-    row.blocks = config.blocks;
-    row.vectors = config.vectors;
-    row.strata = strata_of<Bits>(problem.cols, config.threads, config.vectors);
-    row.rank = config.rank;
-    row.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
-    return Rectangle<Bits>{row, problem.row_stride};
+    return rectangle_of<Bits>(config, problem, buffers);
   });
 }
 
@@ -542,7 +223,7 @@ ErrorCode OneCluster::run_windows(const Problem& problem, const WindowRows& rows
                                   Stream stream) const {
   return run_with(*this, problem, buffers, stream, [&](const OneCluster& config, auto order) {
     using Bits = typename decltype(order)::Bits;
-    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), config.blocks, config.vectors};
+    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), config.vectors};
   });
 }
 

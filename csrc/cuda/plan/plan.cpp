@@ -191,21 +191,24 @@ VarlenPlan varlen_plan_of(const VarlenProblem& varlen, const Device& device, con
 
 }  // namespace
 
-VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, Algorithm algorithm) {
+VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, std::string_view forms) {
   const Problem selection = varlen_selection(varlen, varlen.problem.cols);
   const Problem expected = varlen_selection(varlen, std::max<int64_t>(varlen.max_length, 1));
   const auto block = air::OneBlock::plan(expected, device);
   VarlenConfig best = block;
   bool in_order = block.lists_winners;
+  const auto is_wanted = [&](std::string_view name) { return name.substr(0, forms.size()) == forms; };
+  bool found = is_wanted(block.kName);
   // Moving candidates together before is taken to cost as much as selecting from them. Finding them costs the
   // same whatever follows.
   double least = microseconds_of(block, expected, device) * (varlen.filter.filters() ? 2 : 1);
   const auto offer = [&](const auto& config, const Problem& problem) {
-    if (algorithm != Algorithm::kAuto && algorithm != config.kAlgorithm) return;
+    if (!is_wanted(config.kName)) return;
     const double us = microseconds_of(config, problem, device);
-    if (algorithm == Algorithm::kAuto && !(us < least)) return;
+    if (found && !(us < least)) return;
     best = config;
     in_order = true;
+    found = true;
     least = us;
   };
   constexpr int64_t kMostRows = INT32_MAX / 16;  // of a grid of clusters
@@ -213,6 +216,9 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, A
       !varlen.kth_alone && selection.k > 0 && selection.cols > 0 && selection.rows <= kMostRows;
   if (selects && delegate::OneCluster::serves_windows(expected, device)) {
     offer(delegate::OneCluster::plan(expected, device, /*windows=*/true), expected);
+  }
+  if (selects && delegate::EqualShares::serves_windows(expected, device)) {
+    offer(delegate::EqualShares::plan(expected, device, /*windows=*/true), expected);
   }
   // Registers, and tiles, are those of whole rows, however short the windows are said to be.
   if (selects && bitonic::OneWarp::serves(selection, device)) {

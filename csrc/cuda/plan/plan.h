@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -32,7 +33,7 @@ using Config =
     std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
                  bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
                  sort::Copy, sort::Partition, sort::WholeRows, delegate::FromSample, delegate::OneCluster,
-                 delegate::FromMaxima, split_bucket::Tree, split_bucket::Radix>;
+                 delegate::EqualShares, delegate::FromMaxima, split_bucket::Tree, split_bucket::Radix>;
 
 struct Plan {
   Problem problem;
@@ -122,7 +123,8 @@ void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);
 
 // The forms that take windows, whatever those hold: so a plan is good for any starts, lengths and k on the
 // device. A block a row serves all requests.
-using VarlenConfig = std::variant<air::OneBlock, bitonic::OneWarp, delegate::OneCluster, split_bucket::Tree>;
+using VarlenConfig = std::variant<air::OneBlock, bitonic::OneWarp, delegate::OneCluster,
+                                  delegate::EqualShares, split_bucket::Tree>;
 
 struct VarlenPlan {
   VarlenProblem problem;
@@ -134,9 +136,9 @@ struct VarlenPlan {
   bool selection_finishes = false;  // it writes what the caller wants; else positions, for steps that follow
 };
 
-// The cheapest, or that of `algorithm`, where it serves the request: a test's choice. problem.cols < 2^32.
-VarlenPlan make_varlen_plan(const VarlenProblem& problem, const Device& device,
-                            Algorithm algorithm = Algorithm::kAuto);
+// The cheapest, or, a test's choice, that of the forms whose names begin with `forms`, where one serves the
+// request. problem.cols < 2^32.
+VarlenPlan make_varlen_plan(const VarlenProblem& problem, const Device& device, std::string_view forms = {});
 
 // "varlen: ..."
 void describe(const VarlenPlan& plan, char* text, size_t text_bytes);

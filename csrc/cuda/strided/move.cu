@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/visit_bits.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/split.h"
 #include "cuda/device/square_block.cuh"
@@ -209,17 +210,6 @@ Walk walk_of(const RowLayout& layout, int64_t first_row) {
 }
 
 RowLayout dense_rows(int64_t stride) { return {1, stride, 0, 1}; }
-
-// visit(x) with x of the unsigned integer of so many bytes.
-template <class Visitor>
-ErrorCode visit_bits(int bytes, Visitor&& visit) {
-  switch (bytes) {
-    case 1: return visit(uint8_t{});
-    case 2: return visit(uint16_t{});
-    case 4: return visit(uint32_t{});
-    default: return visit(uint64_t{});
-  }
-}
 
 }  // namespace
 

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 
+#include "core/visit_bits.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/warp.cuh"
 #include "cuda/varlen/numbers.h"
@@ -213,16 +214,6 @@ __global__ void __launch_bounds__(tuning::kVarlenFinishThreads)
   }
 }
 
-template <class Visitor>
-ErrorCode visit_bits(DType dtype, Visitor&& visitor) {
-  switch (dtype_bytes(dtype)) {
-    case 1: return visitor(uint8_t{});
-    case 2: return visitor(uint16_t{});
-    case 4: return visitor(uint32_t{});
-    default: return visitor(uint64_t{});
-  }
-}
-
 }  // namespace
 
 ErrorCode find_candidates(const VarlenProblem& varlen, const Candidates& candidates, const Device& device,
@@ -244,7 +235,7 @@ ErrorCode move_together(const VarlenProblem& varlen, const VarlenBuffers& buffer
                         const Candidates& candidates, const Moved& moved, bool wide_positions,
                         Stream stream) {
   const Problem& problem = varlen.problem;
-  return visit_bits(problem.dtype, [&](auto bits) -> ErrorCode {
+  return visit_bits(dtype_bytes(problem.dtype), [&](auto bits) -> ErrorCode {
     using Bits = decltype(bits);
     MoveParams<Bits> params{};
     params.input = static_cast<const Bits*>(buffers.input);
@@ -265,7 +256,7 @@ ErrorCode finish(const VarlenProblem& varlen, const void* input, const WindowOut
                  const Candidates& candidates, const Moved& moved, const Positions& positions,
                  const Device& device, Stream stream) {
   const Problem& problem = varlen.problem;
-  return visit_bits(problem.dtype, [&](auto bits) -> ErrorCode {
+  return visit_bits(dtype_bytes(problem.dtype), [&](auto bits) -> ErrorCode {
     using Bits = decltype(bits);
     FinishParams<Bits> params{};
     params.input = static_cast<const Bits*>(input);
