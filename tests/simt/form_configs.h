@@ -181,6 +181,8 @@ cuda::delegate::EqualShares config_of(const Problem& problem, const cuda::Device
               config.order_threads <= cuda::tuning::kClusterMaxThreads &&
               config.room <= config.order_threads * cuda::tuning::kClusterItems,
           "so small a block for so many");
+  config.order_blocks = static_cast<int>(take("cluster", std::max(1, config.order_blocks)));
+  require(config.order_blocks <= device.cluster_blocks, "a cluster of so many blocks");
   return config;
 }
 

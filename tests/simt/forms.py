@@ -74,9 +74,8 @@ def _delegate_cluster(rng: random.Random) -> dict[str, int]:
 
 
 def _equal_shares(rng: random.Random) -> dict[str, int]:
-    drawn = _delegate_cluster(rng)
-    del drawn["cluster"]
-    return drawn | {"blocks": rng.choice((1, 2, 3, 7)), "order_threads": rng.choice((256, 512, 1024))}
+    shares = {"blocks": rng.choice((1, 2, 3, 7)), "order_threads": rng.choice((256, 512, 1024))}
+    return _delegate_cluster(rng) | shares
 
 
 def _split_bucket(rng: random.Random) -> dict[str, int]:

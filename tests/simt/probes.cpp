@@ -119,6 +119,19 @@ void reads_other_blocks_of_its_cluster(const uint32_t*, uint32_t* output, uint32
   Cluster::wait();
 }
 
+// Each thread's word in memory, by the block before.
+template <bool kWaits>
+void reads_memory_of_its_cluster(const uint32_t*, uint32_t* output, uint32_t* memory) {
+  memory[blockIdx.x * blockDim.x + threadIdx.x] = 100 + blockIdx.x;
+  if (kWaits) {
+    Cluster::arrive();
+    Cluster::wait();
+  } else {
+    __syncthreads();
+  }
+  if (blockIdx.x == 0) output[threadIdx.x] = memory[blockDim.x + threadIdx.x];
+}
+
 void never_ends(const uint32_t* input, uint32_t* output, uint32_t*) {
   while (input[threadIdx.x] != 0) output[threadIdx.x] = 1;
 }
@@ -150,6 +163,8 @@ const Probe kProbes[] = {
     {"adds_up_without_a_fence", adds_up_in_the_last_block<false>, 5, 1},
     {"reads_other_blocks_of_its_cluster", reads_other_blocks_of_its_cluster<true>, 4, 4},
     {"reads_other_blocks_too_early", reads_other_blocks_of_its_cluster<false>, 4, 4},
+    {"reads_memory_of_its_cluster", reads_memory_of_its_cluster<true>, 2, 2},
+    {"reads_memory_too_early", reads_memory_of_its_cluster<false>, 2, 2},
 };
 
 }  // namespace
@@ -164,8 +179,8 @@ bool launch_probe(const char* name, const uint32_t* input, uint32_t* output, uin
       gputopk::cuda::launch_kernel(false, probe.kernel, probe.blocks, kProbeWords, bytes, nullptr, input,
                                    output, memory);
     } else {
-      gputopk::cuda::launch_clusters(probe.cluster_blocks, probe.kernel, probe.blocks, kProbeWords, bytes,
-                                     nullptr, input, output, memory);
+      gputopk::cuda::launch_clusters(/*ahead=*/false, probe.cluster_blocks, probe.kernel, probe.blocks,
+                                     kProbeWords, bytes, nullptr, input, output, memory);
     }
     return true;
   }

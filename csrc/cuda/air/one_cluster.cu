@@ -394,7 +394,7 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   if (error != cudaSuccess) return error;
   error = allow_large_clusters(select_row<Order>, allowed_clusters);
   if (error != cudaSuccess) return error;
-  return launch_clusters(static_cast<unsigned>(config.blocks), select_row<Order>, blocks,
+  return launch_clusters(/*ahead=*/false, static_cast<unsigned>(config.blocks), select_row<Order>, blocks,
                          static_cast<unsigned>(config.threads), shared_bytes, stream, params, order);
 }
 

@@ -112,10 +112,13 @@ SampledBound sampled_bound(const Problem& problem, int least_threads, bool windo
        threads *= 2) {
     for (int vectors = 1; vectors <= tuning::cluster_vectors(dtype_bytes(problem.dtype)); vectors *= 2) {
       const double sample = static_cast<double>(threads) * vectors * per_vector, winners = k * sample / cols;
-      const double rank = tuning::sample_rank(winners);
+      const int side_by_side = tuning::kClusterSectorBytes / dtype_bytes(problem.dtype);
+      const double rank = tuning::sample_rank_of_neighbours(winners, problem.k, side_by_side);
       const double candidates = rank * cols / sample;
-      const double most = candidates * (1 + 1.0 / tuning::kClusterRankSlack +
-                                        tuning::kClusterRoomDeviations / std::sqrt(rank));
+      const double likely =
+          rank * (1 + 1.0 / tuning::kClusterRankSlack + tuning::kClusterRoomDeviations / std::sqrt(rank));
+      // And of neighbours up to a stratum more than the rank tells.
+      const double most = std::max(likely, rank + side_by_side) * cols / sample;
       const int64_t room = divide_up(static_cast<int64_t>(std::min(most, cols)), 64) * 64;
       if (rank > threads || room > threads * tuning::kClusterItems ||
           sample * tuning::kClusterSampleShare > cols) {
@@ -135,6 +138,19 @@ int least_threads(const Problem& problem, const Device& device) {
   return few_rows ? tuning::kClusterFewRowsThreads : tuning::kClusterMinThreads;
 }
 
+// As many to a row as run at once with those of all rows.
+int cluster_blocks(const Problem& problem, const Device& device, int threads) {
+  const int per_sm = tuning::kClusterThreadsPerSm / threads;
+  const double places = tuning::kClusterReach * device.sm_count * per_sm;
+  const int most_blocks = std::min(device.cluster_blocks, tuning::kClusterMostBlocks);
+  int blocks = 1;
+  while (2 * blocks <= most_blocks && static_cast<double>(2 * blocks * problem.rows) <= places &&
+         2 * blocks * tile_elements(problem, threads) <= problem.cols) {
+    blocks *= 2;
+  }
+  return blocks;
+}
+
 }  // namespace
 
 OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool windows) {
@@ -142,14 +158,7 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
-  const double places = tuning::kClusterReach * device.sm_count * per_sm;
-  const int most_blocks = std::min(device.cluster_blocks, tuning::kClusterMostBlocks);
-  config.blocks = 1;
-  while (2 * config.blocks <= most_blocks &&
-         static_cast<double>(2 * config.blocks * problem.rows) <= places &&
-         2 * config.blocks * tile_elements(problem, config.threads) <= problem.cols) {
-    config.blocks *= 2;
-  }
+  config.blocks = cluster_blocks(problem, device, config.threads);
   const double at_once = std::min<double>(static_cast<double>(problem.rows) * config.blocks,
                                           static_cast<double>(device.sm_count) * per_sm);
   const double tile_bytes =
@@ -176,6 +185,7 @@ EqualShares EqualShares::plan(const Problem& problem, const Device& device, bool
          config.room > tuning::kClusterFewItems * config.order_threads) {
     config.order_threads *= 2;
   }
+  config.order_blocks = cluster_blocks(problem, device, config.order_threads);
   config.launches_ahead = device.compute_capability >= 90;
   return config;
 }

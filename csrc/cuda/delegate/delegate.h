@@ -121,6 +121,7 @@ struct EqualShares : SampledBound {
 
   int blocks;            // that share all elements
   int order_threads;     // of the block that puts a row's list in order
+  int order_blocks;      // of that block's cluster, a power of two: what finds the bound that a sample missed
   int prefetched_tiles;  // into L2, by each of those blocks, while bounds are found
   bool launches_ahead;   // a kernel's blocks may start while the one before ends
 

@@ -8,7 +8,7 @@
 //      row's list in memory.
 //   3. A block a row puts the list in order and writes the k best.
 // So a row's bound and order, which take long however short the row is, wait for no other row's. A list of
-// fewer than k entries, or of more than there is room for, is found out by counting: step 3 then finds a
+// fewer than k entries, or of more than there is room for, is found out by counting: a cluster then finds a
 // bound by AIR's digits, and lists the row anew. So the result is exact for every row.
 //
 // It loses to one_cluster.cu where rows are alike and clusters fill the GPU.
@@ -23,6 +23,7 @@
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
 #include "cuda/delegate/sampled_row.cuh"
+#include "cuda/device/cluster_launch.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/workspace.h"
@@ -109,8 +110,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                                                            /*prefetched_tiles=*/0, counters, shared, bound);
   }
   if (Rows::kWindows && !has_bound && state.count > params.room) {
-    bound = bound_of_row(row, whole, /*blocks=*/1, order, state.candidates, state.count, params.room,
-                         counters, shared);
+    bound = {static_cast<typename KeyWord<Bits>::type>(-1), static_cast<Index>(-1)};  // that none reaches
   }
   if (threadIdx.x == 0) {
     params.lists.bounds[number] = bound;
@@ -210,6 +210,22 @@ __device__ int64_t next_read_row(const Ragged<Bits>& rows, int64_t row_count, in
   }
 }
 
+// Adds the block's list, which is whole, to the row's. By all threads of the block, with a barrier before the
+// next call.
+template <class Bits, class Rows>
+__device__ void add_to_row(const Params<Bits, Rows>& params, int64_t number, const uint32_t& listed,
+                           uint32_t& place, const BlockMemory<Bits, Index>& memory) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const uint32_t own = listed;
+  if (thread == 0) place = own > 0 ? atomicAdd(params.lists.counts + number, own) : 0;
+  __syncthreads();  // it has its place, and all have read how long it is
+  const int64_t at = number * params.room + place, fitting = min(int64_t{own}, params.room - int64_t{place});
+  for (int64_t i = thread; i < fitting; i += threads) {
+    params.lists.values[at + i] = memory.values[i];
+    params.lists.indices[at + i] = memory.indices[i];
+  }
+}
+
 // Step 2.
 template <class Order, class Rows>
 __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
@@ -237,58 +253,61 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     list_part(part, params.lists.bounds[number], order, state.candidates, static_cast<uint32_t>(params.room),
               memory, listed);
     __syncthreads();  // the list is whole
-    const uint32_t own = listed;
-    if (thread == 0) place = own > 0 ? atomicAdd(params.lists.counts + number, own) : 0;
-    __syncthreads();  // it has its place, and all have read how long it is
-    const int64_t at = number * params.room + place,
-                  fitting = min(int64_t{own}, params.room - int64_t{place});
-    for (int64_t i = thread; i < fitting; i += threads) {
-      params.lists.values[at + i] = memory.values[i];
-      params.lists.indices[at + i] = memory.indices[i];
-    }
+    add_to_row(params, number, listed, place, memory);
     first = 0;
     left -= units_of<Bits>(part.cols);
     if (left > 0) number = next_read_row(params.rows, params.row_count, number + 1);
   }
 }
 
-// Step 3. A block puts at most kItems entries a thread in order: few of them are less code, and what a block
-// runs but once waits for its code.
+// Step 3, by the first block of each row's cluster; the others only help where a bound misled. A block puts
+// at most kItems entries a thread in order: few of them are less code, and what a block runs but once waits
+// for its code.
 template <class Order, class Rows, int kItems>
 __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
-    order_lists(const __grid_constant__ Params<typename Order::Bits, Rows> params, Order order) {
+    order_lists(const __grid_constant__ Params<typename Order::Bits, Rows> params, Order order,
+                int cluster_blocks) {
   using Bits = typename Order::Bits;
   __shared__ Shared<Bits> shared;
+  __shared__ uint32_t place;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const uint32_t room = static_cast<uint32_t>(params.room);
-  const int64_t number = blockIdx.x;
+  const int64_t number = blockIdx.x / static_cast<unsigned>(cluster_blocks);
+  const int rank = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
   const Row<Bits> row = params.rows.of(number);
   const RowState<Rows> state(params.rows, number, row);
-  const Part<Bits> whole = part_of(row, 0, row.cols);
   const auto output = params.rows.writer(number, params.output.row(number, params.places));
-  bool by_position = false;  // all candidates win, and any order will do
+  const int64_t part_cols = part_of_cluster(row.cols, cluster_blocks, sizeof(Bits));
+  const int64_t first = min(rank * part_cols, row.cols);
+  const Part<Bits> part = part_of(row, first, min(part_cols, row.cols - first));
+  bool is_selected = true, by_position = false;  // where all candidates win, and any order will do
   if constexpr (Rows::kWindows) {
-    if (write_unselected(params.rows, row, whole, state.count, params.places, output)) {
-      follow_kernel_before();  // the next launch's memory may be what those before still use
-      return;
-    }
+    is_selected = !write_unselected(params.rows, row, part, state.count, params.places, output);
     by_position = params.rows.rows.any_order && row.k == state.count;
   }
-  follow_kernel_before();
-  uint32_t count = params.lists.counts[number];
-  const Bits* values = params.lists.values + number * params.room;
-  const Index* indices = params.lists.indices + number * params.room;
-  if (count < static_cast<uint32_t>(row.k) || count > room) {
-    const Extended<Bits> bound = bound_of_row(row, whole, /*blocks=*/1, order, state.candidates, state.count,
+  follow_kernel_before();  // which must have ended when this one does
+  if (!is_selected) return;
+  uint32_t* const counts = params.lists.counts + number;
+  uint32_t count = *counts;
+  const bool is_misled = count < static_cast<uint32_t>(row.k) || count > room;
+  if (!is_misled && rank > 0) return;
+  if (is_misled) {
+    const Extended<Bits> bound = bound_of_row(row, part, cluster_blocks, order, state.candidates, state.count,
                                               params.room, memory.counters, shared);
     if (threadIdx.x == 0) shared.listed = 0;
-    __syncthreads();  // the count is zero
-    list_part(whole, bound, order, state.candidates, room, memory, shared.listed);
+    if (threadIdx.x == 0 && rank == 0) *counts = 0;
+    Cluster::arrive();
+    Cluster::wait();  // the counts are zero, and no block's counters in use
+    list_part(part, bound, order, state.candidates, room, memory, shared.listed);
     __syncthreads();  // the list is whole
-    count = shared.listed;
-    values = memory.values;
-    indices = memory.indices;
+    add_to_row(params, number, shared.listed, place, memory);
+    Cluster::arrive();
+    Cluster::wait();  // the row's list is whole
+    if (rank > 0) return;
+    count = __ldcg(counts);
   }
+  const Bits* const values = params.lists.values + number * params.room;
+  const Index* const indices = params.lists.indices + number * params.room;
   sort_in_block<kItems>(
       static_cast<int>(count), order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
@@ -324,7 +343,7 @@ ErrorCode launch(const EqualShares& config, const Problem& problem, const Buffer
                                     counter_bytes, stream, params, order);
   if (error != cudaSuccess) return error;
   const size_t list_bytes = block_bytes(kEntryBytes, config.room, config.threads);
-  static std::atomic<uint64_t> lists_allowed, order_allowed;
+  static std::atomic<uint64_t> lists_allowed, order_allowed, clusters_allowed;
   error = allow_shared_memory(list_shares<Order, Rows>, list_bytes, lists_allowed);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, list_shares<Order, Rows>, static_cast<unsigned>(config.blocks),
@@ -334,8 +353,20 @@ ErrorCode launch(const EqualShares& config, const Problem& problem, const Buffer
   const size_t order_bytes = block_bytes(kEntryBytes, config.room, config.order_threads);
   error = allow_shared_memory(order_kernel, order_bytes, order_allowed);
   if (error != cudaSuccess) return error;
-  return launch_kernel(config.launches_ahead, order_kernel, row_blocks, order_threads, order_bytes, stream,
-                       params, order);
+  struct Clusters {
+    int blocks;  // of each
+  };
+  return launch_with_room(Clusters{config.order_blocks}, [&](Clusters clusters) -> cudaError_t {
+    if (clusters.blocks == 1) {
+      return launch_kernel(config.launches_ahead, order_kernel, row_blocks, order_threads, order_bytes,
+                           stream, params, order, 1);
+    }
+    const cudaError_t failed = allow_large_clusters(order_kernel, clusters_allowed);
+    if (failed != cudaSuccess) return failed;
+    const unsigned cluster_blocks = static_cast<unsigned>(clusters.blocks);
+    return launch_clusters(config.launches_ahead, cluster_blocks, order_kernel, row_blocks * cluster_blocks,
+                           order_threads, order_bytes, stream, params, order, clusters.blocks);
+  });
 }
 
 // rows_of(order): the rows as kernels take them.

@@ -56,7 +56,9 @@ inline constexpr int64_t kClusterSampleShare = 4;
 // may let in, short of so many standard deviations of a gamma variable.
 inline constexpr int kClusterSampleDigitBits = 9;
 inline constexpr int kClusterRankSlack = 8;
-inline constexpr double kClusterRoomDeviations = 4;
+inline constexpr double kClusterRoomDeviations = 5;
+// What a sample reads side by side: a sector of memory, which is read whole.
+inline constexpr int kClusterSectorBytes = 32;
 // Windows of so many times k candidates or fewer are listed whole.
 inline constexpr int kClusterListedWinners = 2;
 // Digits of the row, where a sample misled: two histograms of 8 KB together.

@@ -191,8 +191,8 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   }
   error = allow_large_clusters(kernel, allowed_clusters);
   if (error != cudaSuccess) return error;
-  return launch_clusters(static_cast<unsigned>(config.blocks), kernel, blocks, threads, shared_bytes, stream,
-                         params, order, config.blocks);
+  return launch_clusters(/*ahead=*/false, static_cast<unsigned>(config.blocks), kernel, blocks, threads,
+                         shared_bytes, stream, params, order, config.blocks);
 }
 
 // rows_of(config, order): the rows as kernels take them.

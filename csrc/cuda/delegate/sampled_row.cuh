@@ -25,8 +25,7 @@ namespace gputopk::cuda::delegate {
 
 using Index = uint32_t;
 
-// Vectors that lie side by side in a sector of 32 bytes, which memory reads whole.
-constexpr int kSectorVectors = 2;
+constexpr int kSectorVectors = tuning::kClusterSectorBytes / 16;
 
 template <class Bits>
 struct Row {
@@ -115,8 +114,9 @@ struct Ragged {
     for (int v = vectors; v > 0 && sample.vectors == 0; v /= 2) {
       if ((int64_t{threads} * v + 1) * kPerVector<Bits> > row.cols) continue;
       const float elements = static_cast<float>(threads * v * kPerVector<Bits>);
+      const float winners = static_cast<float>(row.k) * elements / static_cast<float>(row.cols);
       sample.rank = static_cast<int>(
-          tuning::sample_rank(static_cast<float>(row.k) * elements / static_cast<float>(row.cols)));
+          tuning::sample_rank_of_neighbours(winners, row.k, kSectorVectors * kPerVector<Bits>));
       if (sample.rank <= threads) sample.vectors = v;
     }
     if (sample.vectors > 0) sample.strata = strata_of<Bits>(row.cols, threads, sample.vectors);

@@ -91,22 +91,24 @@ cudaError_t allow_large_clusters(Kernel* kernel, std::atomic<uint64_t>& allowed)
   });
 }
 
-// A launch in clusters of so many blocks.
+// A launch in clusters of so many blocks. `ahead` as above.
 template <class... Parameters, class... Arguments>
-cudaError_t launch_clusters(unsigned cluster_blocks, void (*kernel)(Parameters...), unsigned blocks,
-                            unsigned threads, size_t shared_bytes, cudaStream_t stream,
+cudaError_t launch_clusters(bool ahead, unsigned cluster_blocks, void (*kernel)(Parameters...),
+                            unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t stream,
                             Arguments&&... arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = cluster_blocks;
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+  cudaLaunchAttribute attributes[2]{};
+  attributes[0].id = cudaLaunchAttributeClusterDimension;
+  attributes[0].val.clusterDim.x = cluster_blocks;
+  attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
+  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attributes[1].val.programmaticStreamSerializationAllowed = 1;
   cudaLaunchConfig_t config{};
   config.gridDim = blocks;
   config.blockDim = threads;
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
+  config.attrs = attributes;
+  config.numAttrs = ahead && runs_code_of_sm_90(kernel) ? 2 : 1;
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 

@@ -23,6 +23,16 @@ GPUTOPK_HOST_DEVICE Real sample_rank(Real winners) {
               static_cast<Real>(kSampleExtraRank));
 }
 
+// The same of a sample of so many elements side by side in each of its strata. The best of an equal, a sorted
+// or a smooth row are neighbours, all of a sample's stratum among them; what is no better than an element of
+// another stratum is as many as a stratum has, >= k.
+template <class Real>
+GPUTOPK_HOST_DEVICE Real sample_rank_of_neighbours(Real winners, int64_t k, int side_by_side) {
+  const Real rank = sample_rank(winners);
+  const Real of_others = static_cast<Real>(side_by_side + 1);
+  return rank < of_others && rank < static_cast<Real>(k) ? of_others : rank;
+}
+
 }  // namespace tuning
 
 struct RowSample {

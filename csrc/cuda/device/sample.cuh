@@ -25,7 +25,7 @@ struct Strata {
 
  private:
   __device__ static uint32_t scrambled(uint32_t x) {
-    x = (x ^ (x >> 16)) * 0x85EBCA6Bu;
+    x = (x ^ 0x9E3779B9u ^ (x >> 16)) * 0x85EBCA6Bu;  // of the first stratum not its first entry
     x = (x ^ (x >> 13)) * 0xC2B2AE35u;
     return x ^ (x >> 16);
   }

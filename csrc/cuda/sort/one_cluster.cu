@@ -193,7 +193,7 @@ ErrorCode launch(const Rows& rows, const Order& order, const Shape& shape, Strea
   cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
   if (error == cudaSuccess) error = allow_large_clusters(kernel, allowed_clusters);
   if (error != cudaSuccess) return error;
-  return launch_clusters(static_cast<unsigned>(cluster.blocks), kernel,
+  return launch_clusters(/*ahead=*/false, static_cast<unsigned>(cluster.blocks), kernel,
                          static_cast<unsigned>(rows.rows * cluster.blocks),
                          static_cast<unsigned>(cluster.threads), bytes, stream, rows, order, cluster.blocks,
                          cluster.capacity, cluster.chunk);

@@ -476,6 +476,7 @@ unsigned cluster_rank() { return current->block->rank; }
 void cluster_arrive() {
   Cluster& cluster = *current->block->cluster;
   if (current->arrived_at == cluster.phase) fail("arrives twice at a cluster's barrier");
+  release_stores();
   current->arrived_at = cluster.phase;
   --cluster.awaited;
   advance_cluster(cluster);
@@ -487,6 +488,7 @@ void cluster_wait() {
   const int phase = current->arrived_at;
   if (phase == cluster.phase) wait_as(State::kCluster);
   current->cluster_phases = phase + 1;
+  acquire_stores();
 }
 
 void grid_barrier() {
