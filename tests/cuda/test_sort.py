@@ -25,6 +25,8 @@ HARD = [
     "few_distinct",
     "twelve_bit_random",
     "ones_with_four_outliers",
+    "winners_in_one_subrange",
+    "sampled_peaks",
 ]
 
 

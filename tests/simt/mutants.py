@@ -98,6 +98,11 @@ SORTED_IN_CLUSTER = (
     "int16 few_distinct 1x5000 k=2000 form=sort.whole_rows forced=1 cluster=16 threads=128 sm_count=2",
 )
 
+SHARES = (
+    "float32 normal 3x9000 k=100 form=delegate.equal_shares forced=1 blocks=4 threads=256",
+    "float32 normal 2x17000 k=200 form=delegate.equal_shares forced=1 blocks=3 threads=256 rank=3 room=1024 "
+    "cluster=4",
+)
 STRIDED = (
     "float32 normal 66x9 k=3 inner=33",
     "float32 normal 70x100 k=12 inner=35",
@@ -219,7 +224,10 @@ MUTANTS = (
         ";",
         LARGE_PARTS,
     ),
-    Mutant("device/block_sort.cuh", "within * own / kBinsPerGroup", "within * own / 8", SIGNED),
+    Mutant("device/block_sort.cuh", "part * scale >> kPartBits", "part * scale >> (kPartBits - 1)", SIGNED),
+    Mutant("device/block_sort.cuh", "group[own].keys.add(key);", ";", SIGNED),
+    Mutant("device/block_sort.cuh", "keys.least == keys.greatest", "true", SIGNED),
+    Mutant("device/block_sort.cuh", "__syncthreads();  // all ranges are known", ";", SIGNED),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the chunk is in order", ";", SORTED_IN_CLUSTER),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the part is known", ";", SORTED_IN_CLUSTER),
     Mutant(
@@ -235,6 +243,22 @@ MUTANTS = (
     Mutant("split_bucket/tree.cu", "counts_[next] = 0;", ";", TREE),
     Mutant("split_bucket/tree.cu", "__syncthreads();  // all have added", ";", TREE),
     Mutant("split_bucket/tiles.cuh", "__syncthreads();  // the list is whole", ";", TREE),
+    # Equal shares.
+    Mutant("delegate/equal_shares.cu", "follow_kernel_before();", "let_next_kernel_start();", SHARES),
+    Mutant(
+        "delegate/equal_shares.cu", "follow_kernel_before();", "let_next_kernel_start();", SHARES, which=2
+    ),
+    Mutant("delegate/equal_shares.cu", "params.room - int64_t{place}", "int64_t{params.room}", SHARES),
+    Mutant(
+        "delegate/equal_shares.cu",
+        "Cluster::wait();  // the counts are zero, and no block's counters in use",
+        "__syncthreads();",
+        SHARES,
+    ),
+    Mutant(
+        "delegate/equal_shares.cu", "Cluster::wait();  // the row's list is whole", "__syncthreads();", SHARES
+    ),
+    Mutant("delegate/equal_shares.cu", "if (rank > 0) return;", ";", SHARES),
     # Rows that do not lie side by side.
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list has been read", ";", STRIDED),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 import torch
 
 from tests import inputs, oracle
 from tests import rerank_reference as reference
 from tests.cases import Case
-from tests.simt import coverage, emulated
+from tests.simt import coverage, emulated, mutants
 
 # Of each width, floating or not.
 DTYPES = (
@@ -226,6 +228,19 @@ def test_resident_rows_that_crowd_in_a_part_of_their_range(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+def test_rows_in_order_that_crowd_in_parts_of_their_range(dtype):
+    """Bins are dealt out anew: to most entries' part, or to groups, by their own range of keys or indices."""
+    for family in ("winners_in_one_subrange", "few_distinct", "sampled_peaks", "range_ends", "normal"):
+        if family not in inputs.names_for(dtype):
+            continue
+        for rows, cols, threads in ((2, 700, 64), (2, 3000, 256)):
+            for k in (cols // 3, cols):
+                line = f"{name_of(dtype)} {family} {rows}x{cols} k={k} seed={k} form=sort.whole_rows"
+                assert check(Case.parse(f"{line} sm_count=2"))
+                assert check(Case.parse(f"{line} forced=1 cluster=4 threads={threads} sm_count=2"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 @pytest.mark.parametrize(
     "family",
     ["all_equal", "few_distinct", "ones_with_four_outliers", "winners_in_one_subrange", "twelve_bit_random",
@@ -355,6 +370,13 @@ def test_the_same_seed_is_the_same_run():
 def test_a_case_is_its_line():
     line = "bfloat16 normal 3x1000 k=10 offset=1 gap=3 seed=5 form=air.one_block index_dtype=int32 sorted=0"
     assert str(Case.parse(line)) == line
+
+
+def test_faults_can_be_planted_in_the_sources_at_hand(tmp_path):
+    sources = shutil.copytree(mutants.CSRC, tmp_path / "csrc")
+    mutants.plant(sources)
+    planted = "".join(file.read_text() for file in (sources / "cuda").rglob("*.cu*"))
+    assert planted.count("::simt::is_planted(") == len(mutants.MUTANTS)
 
 
 def test_what_is_not_served_says_why():

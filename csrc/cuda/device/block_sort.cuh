@@ -4,8 +4,9 @@
 // there are entries, brings each to within a few places of where it belongs; there it is ranked by comparing
 // it with its bin. Where that takes too many comparisons, bins are dealt out anew: half of them to the small
 // part of the range in which most entries lie (ties at a threshold, say, and some elements far above), or
-// else, to each part of it, as many as it has entries (floats of both signs). Where they crowd all the same,
-// digit after digit is sorted by from the lowest, which no input makes slower.
+// else, to each part of it, as many as it has entries, for its own range (floats of both signs, or winners
+// that are near to each other but far from the rest). Where they crowd all the same, digit after digit is
+// sorted by from the lowest, which no input makes slower.
 #pragma once
 
 #include <cstdint>
@@ -75,33 +76,76 @@ struct SpreadBins {
   }
 };
 
-// The same, but a group of adjacent bins has as many as there are entries in it, by the digits of `all` and
-// behind that tell them apart.
+// Adjacent bins of a digit, whose entries are given as many new ones, for equal parts of their own range: of
+// keys, or, where all keys are equal, of indices. In shared memory.
 template <class Word, class Index>
-struct GroupBins {
-  DigitBins<Word, Index> all;
-  Digit next;              // behind that of `all`
-  const uint32_t* starts;  // of each group: entries before it; in shared memory
+struct BinGroup {
+  KeyRange<Word> keys;
+  KeyRange<Index> indices;
+  uint32_t start, count;  // of entries, and of the new bins
+  uint32_t scale;         // bins of a part, times 2^kPartBits
+  int shift;              // from a distance to its part
 
-  __device__ static GroupBins over(const DigitBins<Word, Index>& all, int bins, const uint32_t* starts) {
-    const EntryRange<Word, Index>& range = all.range;
-    const int width = bits_of(static_cast<uint32_t>(bins - 1));
-    GroupBins result{all, digit_of_pass(2, width, range.key_bits, range.index_bits), starts};
-    result.next.key_shift += range.trim;
-    return result;
+  static constexpr int kPartBits = 16;
+
+  __device__ void reset(uint32_t first, uint32_t last) {
+    keys.reset();
+    indices.reset();
+    start = first;
+    count = last - first;
   }
-
-  __device__ uint32_t of(Word key, Index index) const {
-    const uint32_t bin = all.of(key, index), group = bin / kBinsPerGroup;
-    const uint32_t start = starts[group], own = starts[group + 1] - start;
-    const uint32_t digit = next.of(all.range.key_distance(key), all.range.index_distance(index));
-    const uint32_t low = digit & ((1u << next.width()) - 1);
-    const uint32_t within = bin % kBinsPerGroup << next.width() | low;  // < kBinsPerGroup * bins
-    return start + (within * own / kBinsPerGroup >> next.width());
+  __device__ bool by_index() const { return keys.least == keys.greatest; }
+  // Once the ranges are known.
+  __device__ void divide() {
+    const uint64_t span = by_index() ? indices.greatest - indices.least : keys.greatest - keys.least;
+    shift = max(bits_of(span) - kPartBits, 0);
+    scale = (count << kPartBits) / (static_cast<uint32_t>(span >> shift) + 1);
+  }
+  __device__ uint32_t bin_of(Word key, Index index) const {
+    const uint32_t part =
+        by_index()
+            ? static_cast<uint32_t>(static_cast<Index>(index - static_cast<Index>(indices.least)) >> shift)
+            : static_cast<uint32_t>(static_cast<Word>(static_cast<Word>(keys.greatest) - key) >> shift);
+    return start + (part * scale >> kPartBits);  // part * scale < count << kPartBits
   }
 };
 constexpr uint64_t kMostSorted = tuning::kSortMaxThreads * tuning::kSortItems;
-static_assert(kBinsPerGroup * kMostSorted * kMostSorted <= uint64_t{1} << 32, "within * own");
+static_assert(kMostSorted << BinGroup<uint32_t, uint32_t>::kPartBits <= uint64_t{1} << 32, "part * scale");
+
+// The bin of an entry, where each group has its own.
+template <class Word, class Index>
+struct GroupBins {
+  static constexpr int kMostGroups = 128, kLeastBins = 16;  // of a group
+
+  DigitBins<Word, Index> all;
+  int bins_log2;  // of `all`, a group
+  BinGroup<Word, Index> group[kMostGroups];
+
+  __device__ uint32_t group_of(Word key, Index index) const { return all.of(key, index) >> bins_log2; }
+  __device__ uint32_t of(Word key, Index index) const {
+    return group[group_of(key, index)].bin_of(key, index);
+  }
+
+  // Adds entries to their groups' ranges: by whole warps, whose lanes have entries side by side in order of
+  // their bins, so that they are of one group most often. Lane 0 has one.
+  __device__ void see(bool is_there, Word key, Index index) {
+    const uint32_t own = is_there ? group_of(key, index) : 0;
+    const uint32_t first = __shfl_sync(~0u, own, 0);
+    if (__all_sync(~0u, !is_there || own == first)) {
+      SeenKeys<Word> keys;
+      SeenKeys<Index> indices;
+      if (is_there) {
+        keys.see(key);
+        indices.see(index);
+      }
+      group[first].keys.add(keys);
+      group[first].indices.add(indices);
+    } else if (is_there) {
+      group[own].keys.add(key);
+      group[own].indices.add(index);
+    }
+  }
+};
 
 template <class Word, class Index>
 struct BlockScratch {
@@ -320,7 +364,11 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
   if (thread == 0) scratch.range.reset();
   __syncthreads();
   const uint32_t first = scratch.first, last = scratch.last;
-  if ((last - first + 1) * tuning::kSortSpreadGain <= static_cast<uint32_t>(count_of_bins)) {
+  const bool in_groups = (last - first + 1) * tuning::kSortSpreadGain > static_cast<uint32_t>(count_of_bins);
+  using Groups = GroupBins<Word, Index>;
+  const int per_group = max(count_of_bins / Groups::kMostGroups, Groups::kLeastBins);
+  const int groups = count_of_bins / per_group;
+  if (!in_groups) {
     SeenEntries<Word, Index> seen;
     const int end = static_cast<int>(bins[last + 1]);
     for (int i = static_cast<int>(bins[first]) + thread; i < end; i += threads) {
@@ -331,18 +379,20 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
     if (thread == 0) {
       const auto within = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins / 2);
       scratch.spread = {all, within, first, last, static_cast<uint32_t>(count_of_bins)};
-      scratch.in_groups = false;
     }
   } else {
-    uint32_t* const starts = bins + count_of_bins + 4;
-    const int groups = count_of_bins / kBinsPerGroup;
-    for (int group = thread; group <= groups; group += threads) starts[group] = bins[group * kBinsPerGroup];
+    for (int group = thread; group < groups; group += threads) {
+      scratch.groups.group[group].reset(bins[group * per_group], bins[(group + 1) * per_group]);
+    }
     if (thread == 0) {
-      scratch.groups = GroupBins<Word, Index>::over(all, count_of_bins, starts);
-      scratch.in_groups = true;
+      scratch.groups.all = all;
+      scratch.groups.bins_log2 = bits_of(static_cast<uint32_t>(per_group - 1));
     }
   }
-  if (thread == 0) scratch.comparisons = 0;
+  if (thread == 0) {
+    scratch.comparisons = 0;
+    scratch.in_groups = in_groups;
+  }
   Bits bits[kItems];
   Index indices[kItems];
 #pragma unroll
@@ -354,7 +404,17 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
   }
   __syncthreads();
   clear_bins(bins, count_of_bins);
-  __syncthreads();
+  if (in_groups) {
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      const int at = thread + e * threads;
+      if (at - at % 32 >= count) break;
+      scratch.groups.see(at < count, at < count ? order(bits[e]) : Word{}, at < count ? indices[e] : Index{});
+    }
+    __syncthreads();  // all ranges are known
+    for (int group = thread; group < groups; group += threads) scratch.groups.group[group].divide();
+  }
+  __syncthreads();  // bins are clear, and groups know theirs
   place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
                         [&](Word key, Index index) { return scratch.new_bin_of(key, index); });
 }

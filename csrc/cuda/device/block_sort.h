@@ -16,7 +16,6 @@ struct Entries {
 
 inline constexpr int kDigits = 1 << tuning::kSortDigitBits;
 inline constexpr int kLeastBins = 128;  // what a warp scans in one step
-inline constexpr int kBinsPerGroup = 16;
 
 // Bins for so many entries: a power of two.
 constexpr int bins_for(int64_t entries) {
@@ -27,8 +26,7 @@ constexpr int bins_for(int64_t entries) {
 
 // Dynamic shared memory of a block that sorts: its entries, and counters of bins or of digits.
 constexpr int64_t counters_of_block(int capacity, int threads) {
-  const int64_t of_bins = bins_for(capacity), of_groups = of_bins / kBinsPerGroup;
-  const int64_t bins = of_bins + 4 + of_groups + 4;  // and where the last one ends, with its alignment
+  const int64_t bins = bins_for(capacity) + 4;  // and where the last one ends, with its alignment
   const int64_t digits = int64_t{threads / 32 + 1} * kDigits;
   return bins > digits ? bins : digits;
 }

@@ -49,6 +49,12 @@ struct KeyRange {
     atomicMin(&least, static_cast<Atomic>(all.least));
     atomicMax(&greatest, static_cast<Atomic>(all.greatest));
   }
+
+  // By one thread.
+  __device__ void add(Word key) {
+    atomicMin(&least, static_cast<Atomic>(key));
+    atomicMax(&greatest, static_cast<Atomic>(key));
+  }
 };
 
 }  // namespace gputopk::cuda
