@@ -59,22 +59,32 @@ def accumulated(self, add=None, alpha=1.0, momentum=None, mu=0.0):
     return _fma(momentum, 1.0, self, self.dtype), momentum
 
 
-def expected(self, k, add=None, alpha=1.0, momentum=None, mu=0.0, index_dtype=torch.int32):
-    """(values, indices, self, momentum), as they are afterwards. `self`, `momentum`: as they are before."""
-    after, kept = accumulated(self, add, alpha, momentum, mu)
+def _best_first(after: torch.Tensor) -> np.ndarray:
     rows = after.view(-1, after.shape[-1])
-    best = oracle.best_first(oracle.bits_of(rows), rows.dtype, True, True)[:, :k]
+    return oracle.best_first(oracle.bits_of(rows), rows.dtype, True, True)
+
+
+def _after_taking(after, kept, best, index_dtype):
+    """(values, indices, self, momentum), where of accumulated sums those at `best`, [rows, k], are taken."""
+    after, kept = after.clone(), None if kept is None else kept.clone()
+    rows = after.view(-1, after.shape[-1])
     indices = torch.from_numpy(np.sort(best, axis=-1).astype(np.int64))
     values = rows.gather(1, indices)
     taken = torch.zeros(rows.shape, dtype=torch.bool).scatter_(1, indices, True)
-    if k > 0:
+    if best.shape[1] > 0:
         taken |= ~values.isfinite().any(1, keepdim=True) & ~rows.isfinite()
     taken = taken.view(after.shape)
     after[taken] = 0
     if kept is not None:
         kept[taken] = 0
-    shape = (*after.shape[:-1], k)
+    shape = (*after.shape[:-1], best.shape[1])
     return values.view(shape), indices.to(index_dtype).view(shape), after, kept
+
+
+def expected(self, k, index_dtype=torch.int32, **options):
+    """(values, indices, self, momentum), as they are afterwards. `self`, `momentum`: as they are before."""
+    after, kept = accumulated(self, **options)
+    return _after_taking(after, kept, _best_first(after)[:, :k], index_dtype)
 
 
 def assert_same(got: torch.Tensor | None, want: torch.Tensor | None, what: str) -> None:
@@ -96,15 +106,20 @@ def assert_same(got: torch.Tensor | None, want: torch.Tensor | None, what: str) 
     )
 
 
-def check(function, self, k, **options) -> None:
-    """Runs `function` (self is changed) and compares all that it leaves."""
-    want = expected(self, k, **options)
-    self = self.clone()
-    if options.get("momentum") is not None:
-        options["momentum"] = options["momentum"].clone()
-    values, indices = function(self, k, **options)
-    for got, wanted, what in zip(
-        (values, indices, self, options.get("momentum")), want, ("values", "indices", "self", "momentum"),
-        strict=True,
-    ):  # fmt: skip
-        assert_same(got, wanted, what)
+def check(function, self, *ks, **options) -> None:
+    """Runs `function` (self is changed) for each k and compares all that it leaves."""
+    sums = {name: value for name, value in options.items() if name != "index_dtype"}
+    after, kept = accumulated(self, **sums)
+    best = _best_first(after)
+    for k in ks:
+        want = _after_taking(after, kept, best[:, :k], options.get("index_dtype", torch.int32))
+        left = self.clone()
+        own = dict(options)
+        if own.get("momentum") is not None:
+            own["momentum"] = own["momentum"].clone()
+        values, indices = function(left, k, **own)
+        for got, wanted, what in zip(
+            (values, indices, left, own.get("momentum")), want, ("values", "indices", "self", "momentum"),
+            strict=True,
+        ):  # fmt: skip
+            assert_same(got, wanted, what)

@@ -39,10 +39,9 @@ def test_exact(dtype, add_dtype, rows, cols, k, update):
 @pytest.mark.parametrize(("rows", "cols"), [(2, 40_000), (2, 70_008), (1, 3_000_000)])
 def test_named_inputs(name, rows, cols):
     self = inputs.make(name, rows, cols, torch.float32)
-    for k in (1, 500, 8_000, cols // 9):
-        reference.check(
-            on_gpu, torch.zeros_like(self), k, add=self, momentum=torch.ones_like(self), mu=reference.MU
-        )
+    ks = (1, 500, 8_000, cols // 9)
+    options = {"add": self, "momentum": torch.ones_like(self), "mu": reference.MU}
+    reference.check(on_gpu, torch.zeros_like(self), *ks, **options)
 
 
 @pytest.mark.parametrize("k", [3, 2_000, 90_000])
