@@ -2,6 +2,7 @@
 
     python bench/sweep_plan.py --seconds 500        # CUDA; writes bench/results/plan-<gpu>.jsonl
     python bench/sweep_plan.py --again bench/results/plan-h200.jsonl --forms delegate.one_cluster
+    python bench/sweep_plan.py --cols 2**26 2**30 --most-k 2**22 --output bench/results/plan-h200-3.jsonl
 
 The second times some forms anew at the requests of a recorded sweep, after they were changed, and adds to
 that file a header and records that stand for those forms' earlier ones.
@@ -33,7 +34,8 @@ from tests import inputs, oracle, study_library
 
 BUDGET_S = 0.02
 ROUNDS = 5
-MAX_ELEMENTS = 2**28
+COLS = (8, 2**26)
+MAX_ELEMENTS = 2**28  # of rows together
 MAX_K = 2**20
 # Mostly float32 and bfloat16, as callers' tensors are.
 DTYPES = ("float32", "float32", "float32", "bfloat16", "bfloat16", "uint8", "int64", "int64")
@@ -49,8 +51,8 @@ def log_uniform(random_: random.Random, least: int, most: int) -> int:
     return min(most, int(least * (most / least + 1e-9) ** random_.random()))
 
 
-def draw(random_: random.Random) -> dict[str, Any]:
-    cols = log_uniform(random_, 8, 2**26)
+def draw(random_: random.Random, least_cols: int, most_cols: int) -> dict[str, Any]:
+    cols = log_uniform(random_, least_cols, most_cols)
     most_rows = 1 if random_.random() < ONE_ROW else min(2**17, max(1, MAX_ELEMENTS // cols))
     rows = log_uniform(random_, 1, most_rows)
     if random_.random() < LARGE_K:
@@ -58,6 +60,12 @@ def draw(random_: random.Random) -> dict[str, Any]:
     else:
         k = log_uniform(random_, 1, min(cols, MAX_K, max(1, 2**26 // rows)))
     return {"rows": rows, "cols": cols, "k": k, "dtype": random_.choice(DTYPES)}
+
+
+def size(text: str) -> int:
+    """A size, or a power of two as Python writes it."""
+    base, _, power = text.partition("**")
+    return int(base) ** int(power or 1)
 
 
 def forms_of(request: dict[str, Any], order: bool) -> dict[str, bool]:
@@ -146,7 +154,10 @@ def main() -> int:
     )
     parser.add_argument("--seconds", type=float, default=500, help="start no point after so many")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--most-k", type=int, default=2**26, metavar="K", help="leave out requests for more")
+    parser.add_argument(
+        "--cols", type=size, nargs=2, default=COLS, metavar=("LEAST", "MOST"), help="such as 2**26 2**30"
+    )
+    parser.add_argument("--most-k", type=size, default=2**26, metavar="K", help="leave out requests for more")
     parser.add_argument("--without", nargs="+", default=[], metavar="FORM", help="forms that are not timed")
     parser.add_argument("--again", type=Path, metavar="FILE", help="a recorded sweep, to which to add")
     parser.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="with --again: what is timed")
@@ -169,7 +180,7 @@ def main() -> int:
     start, points = time.monotonic(), 0
     progress = report.Progress(int(options.seconds))
     while (spent := time.monotonic() - start) < options.seconds:
-        request = draw(random_)
+        request = draw(random_, *options.cols)
         if request["k"] > options.most_k:
             continue
         hard = random_.choice(INPUTS[1:])
