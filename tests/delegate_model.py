@@ -106,7 +106,7 @@ def sampled_elements(cols: int, k: int, dtype: torch.dtype) -> torch.Tensor:
 def _scrambled(x: torch.Tensor) -> torch.Tensor:
     """In 32 bits, of which int64 products keep the low ones whatever overflows."""
     mask = 2**32 - 1
-    x = ((x ^ (x >> 16)) * 0x85EBCA6B) & mask
+    x = ((x ^ 0x9E3779B9 ^ (x >> 16)) * 0x85EBCA6B) & mask
     x = ((x ^ (x >> 13)) * 0xC2B2AE35) & mask
     return x ^ (x >> 16)
 

@@ -251,14 +251,14 @@ MUTANTS = (
     Mutant("delegate/equal_shares.cu", "params.room - int64_t{place}", "int64_t{params.room}", SHARES),
     Mutant(
         "delegate/equal_shares.cu",
-        "Cluster::wait();  // the counts are zero, and no block's counters in use",
+        "Cluster::wait();  // no block adds to a count that is yet to be zeroed",
         "__syncthreads();",
         SHARES,
     ),
     Mutant(
         "delegate/equal_shares.cu", "Cluster::wait();  // the row's list is whole", "__syncthreads();", SHARES
     ),
-    Mutant("delegate/equal_shares.cu", "if (rank > 0) return;", ";", SHARES),
+    Mutant("delegate/equal_shares.cu", "if (!is_first) return;", ";", SHARES),
     # Rows that do not lie side by side.
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list has been read", ";", STRIDED),

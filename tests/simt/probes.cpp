@@ -119,7 +119,7 @@ void reads_other_blocks_of_its_cluster(const uint32_t*, uint32_t* output, uint32
   Cluster::wait();
 }
 
-// Each thread's word in memory, by the block before.
+// Each thread's word in memory, of which the first block reads the second's.
 template <bool kWaits>
 void reads_memory_of_its_cluster(const uint32_t*, uint32_t* output, uint32_t* memory) {
   memory[blockIdx.x * blockDim.x + threadIdx.x] = 100 + blockIdx.x;

@@ -17,6 +17,7 @@ RIGHT = {
     "halves_of_warps": lambda i: 16,
     "adds_up_in_the_last_block": lambda i: 5,
     "reads_other_blocks_of_its_cluster": lambda i: 101,
+    "reads_memory_of_its_cluster": lambda i: 101,
 }
 # A part of what is said of one that has.
 WRONG = {
@@ -58,12 +59,13 @@ def test_a_race_is_found_whatever_the_order():
     assert said == {"reads", "writes"}
 
 
-def test_a_missing_fence_shows_under_some_schedules():
-    """Stores that no fence lets go are seen late: the sum is short, or not even there."""
+@pytest.mark.parametrize(("name", "right"), [("adds_up_without_a_fence", 5), ("reads_memory_too_early", 101)])
+def test_a_missing_fence_or_barrier_shows_under_some_schedules(name, right):
+    """Stores that nothing lets go are seen late: the sum is short, or the word not even there."""
     wrong = 0
     for seed in SEEDS:
         try:
-            wrong += emulated.library().probe("adds_up_without_a_fence", seed) != [5] * WORDS
+            wrong += emulated.library().probe(name, seed) != [right] * WORDS
         except emulated.Found:
             wrong += 1
     assert wrong > len(SEEDS) // 4

@@ -114,6 +114,8 @@ FORMS = {
         ("2x6000", 50, "forced=1 threads=256"),
         ("3x9000", 100, "forced=1 blocks=4 threads=256"),
         ("1x17000", 200, "forced=1 blocks=3 threads=256 rank=3 room=1024"),
+        ("2x17000", 200, "forced=1 blocks=3 threads=256 rank=3 room=1024 cluster=8 cluster_room=4"),
+        ("2x17000", 200, "forced=1 blocks=3 threads=256 rank=3 room=1024 cluster=8 cluster_room=1"),
     ],
     "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),

@@ -123,7 +123,7 @@ def sampled(cols: int, samples: int = 1024) -> torch.Tensor:
     mask = 2**32 - 1
     positions = []
     for i in range(samples):
-        x = (i ^ i >> 16) * 0x85EBCA6B & mask
+        x = (i ^ 0x9E3779B9 ^ i >> 16) * 0x85EBCA6B & mask
         x = (x ^ x >> 13) * 0xC2B2AE35 & mask
         x ^= x >> 16
         first, next_ = (n * ((cols << 16) // samples) >> 16 for n in (i, i + 1))

@@ -102,8 +102,8 @@ void without_sample(const Problem& problem, SampledBound& bound) {
 }
 
 // The least work, of a thread, that a sample's elements and the candidates are: of a larger sample there are
-// fewer of these.
-SampledBound sampled_bound(const Problem& problem, int least_threads, bool windows) {
+// fewer of these. Of no threads where there is no room for them.
+SampledBound bound_beyond(int neighbours, const Problem& problem, int least_threads) {
   const int per_vector = 16 / dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
   SampledBound bound{};
@@ -112,23 +112,33 @@ SampledBound sampled_bound(const Problem& problem, int least_threads, bool windo
        threads *= 2) {
     for (int vectors = 1; vectors <= tuning::cluster_vectors(dtype_bytes(problem.dtype)); vectors *= 2) {
       const double sample = static_cast<double>(threads) * vectors * per_vector, winners = k * sample / cols;
-      const int side_by_side = tuning::kClusterSectorBytes / dtype_bytes(problem.dtype);
-      const double rank = tuning::sample_rank_of_neighbours(winners, problem.k, side_by_side);
+      const double rank = tuning::sample_rank_of_neighbours(winners, problem.k, neighbours);
       const double candidates = rank * cols / sample;
-      const double likely =
-          rank * (1 + 1.0 / tuning::kClusterRankSlack + tuning::kClusterRoomDeviations / std::sqrt(rank));
-      // And of neighbours up to a stratum more than the rank tells.
-      const double most = std::max(likely, rank + side_by_side) * cols / sample;
-      const int64_t room = divide_up(static_cast<int64_t>(std::min(most, cols)), 64) * 64;
-      if (rank > threads || room > threads * tuning::kClusterItems ||
+      const auto room_for = [&](double deviations) {
+        const double likely = rank * (1 + 1.0 / tuning::kClusterRankSlack + deviations / std::sqrt(rank));
+        // And of neighbours up to a stratum more than the rank tells.
+        const double most = std::max(likely, rank + neighbours) * cols / sample;
+        return divide_up(static_cast<int64_t>(std::min(most, cols)), 64) * 64;
+      };
+      const int64_t most_room = int64_t{threads} * tuning::kClusterItems;
+      if (rank > threads || room_for(tuning::kClusterLeastRoomDeviations) > most_room ||
           sample * tuning::kClusterSampleShare > cols) {
         continue;
       }
       if (bound.threads > 0 && sample + candidates >= least) continue;
       least = sample + candidates;
-      bound = {threads, vectors, static_cast<int>(rank), static_cast<int>(room)};
+      const int64_t room = std::min(room_for(tuning::kClusterRoomDeviations), most_room);
+      bound = {threads, vectors, static_cast<int>(rank), static_cast<int>(room), neighbours};
     }
   }
+  return bound;
+}
+
+SampledBound sampled_bound(const Problem& problem, int least_threads, bool windows) {
+  const int side_by_side = tuning::kClusterSectorBytes / dtype_bytes(problem.dtype);
+  SampledBound bound = bound_beyond(side_by_side, problem, least_threads);
+  // A bound that rows of neighbours mislead is better than none.
+  if (bound.threads == 0) bound = bound_beyond(/*neighbours=*/0, problem, least_threads);
   if (bound.threads == 0 && windows) without_sample(problem, bound);
   return bound;
 }
@@ -244,8 +254,10 @@ void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes)
 void EqualShares::describe(const Problem& problem, char* text, size_t text_bytes) const {
   char bound[120];
   describe_bound(*this, problem, bound, sizeof(bound));
-  std::snprintf(text, text_bytes, "delegate: equal shares of all rows for %d blocks, %d threads a row, %s",
-                blocks, threads, bound);
+  std::snprintf(
+      text, text_bytes,
+      "delegate: equal shares of all rows for %d blocks, %d threads a row, a cluster of %d to order it, %s",
+      blocks, threads, order_blocks, bound);
 }
 
 Work FromMaxima::work(const Problem& problem, const Device& device) const {

@@ -80,10 +80,11 @@ struct FromSample {
 
 // How a block finds a row's bound in a sample of the row, and how many candidates it lists on chip.
 struct SampledBound {
-  int threads;  // of a block; 0: no sample tells k of such a row
-  int vectors;  // of the sample, a thread's; 0, of windows alone: there is none
-  int rank;     // of the bound in the sample: at most `threads`
-  int room;     // for candidates of a row: a multiple of 64
+  int threads;     // of a block; 0: no sample tells k of such a row
+  int vectors;     // of the sample, a thread's; 0, of windows alone: there is none
+  int rank;        // of the bound in the sample: at most `threads`
+  int room;        // for candidates of a row: a multiple of 64
+  int neighbours;  // of a sample's elements, that lie side by side: the rank reaches beyond as many, or 0
 };
 
 // The same for rows of some thousands to some millions of elements: sample, bound and candidates on chip, in
@@ -120,9 +121,9 @@ struct EqualShares : SampledBound {
   static constexpr const char* kName = "delegate.equal_shares";
 
   int blocks;            // that share all elements
+  int prefetched_tiles;  // into L2, by each of them, while bounds are found
   int order_threads;     // of the block that puts a row's list in order
   int order_blocks;      // of that block's cluster, a power of two: what finds the bound that a sample missed
-  int prefetched_tiles;  // into L2, by each of those blocks, while bounds are found
   bool launches_ahead;   // a kernel's blocks may start while the one before ends
 
   static bool serves(const Problem& problem, const Device& device);

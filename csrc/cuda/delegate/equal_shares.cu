@@ -6,10 +6,10 @@
 //   2. The elements of all rows, one row behind the other, are shared out to as many blocks as the GPU holds,
 //      to each as many. A block lists what reaches the bound of the row at hand on chip, and adds that to the
 //      row's list in memory.
-//   3. A block a row puts the list in order and writes the k best.
+//   3. A block a row, the first of a cluster, puts the list in order and writes the k best.
 // So a row's bound and order, which take long however short the row is, wait for no other row's. A list of
-// fewer than k entries, or of more than there is room for, is found out by counting: a cluster then finds a
-// bound by AIR's digits, and lists the row anew. So the result is exact for every row.
+// fewer than k entries, or of more than there is room for, is found out by counting: the cluster then finds
+// a bound by AIR's digits, and lists the row anew. So the result is exact for every row.
 //
 // It loses to one_cluster.cu where rows are alike and clusters fill the GPU.
 
@@ -89,6 +89,12 @@ struct RowState {
   }
 };
 
+// A bound that no element reaches, for rows that only step 3 can tell more of: no row has 2^32 elements.
+template <class Bits>
+__device__ Extended<Bits> beyond_all() {
+  return {static_cast<typename KeyWord<Bits>::type>(-1), static_cast<Index>(-1)};
+}
+
 // Step 1.
 template <class Order, class Rows>
 __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
@@ -110,7 +116,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                                                            /*prefetched_tiles=*/0, counters, shared, bound);
   }
   if (Rows::kWindows && !has_bound && state.count > params.room) {
-    bound = {static_cast<typename KeyWord<Bits>::type>(-1), static_cast<Index>(-1)};  // that none reaches
+    bound = beyond_all<Bits>();
   }
   if (threadIdx.x == 0) {
     params.lists.bounds[number] = bound;
@@ -235,7 +241,6 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   __shared__ uint32_t listed, place;
   let_next_kernel_start();
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const Share share = share_of(params.rows, params.row_count, search);
   int64_t number = share.row, first = share.first * kUnit<Bits>, left = share.units;
   if (left > 0) {
@@ -248,12 +253,14 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const Row<Bits> row = params.rows.of(number);
     const RowState<Rows> state(params.rows, number, row);
     const Part<Bits> part = part_of(row, first, min(row.cols - first, left * kUnit<Bits>));
-    if (thread == 0) listed = 0;
-    __syncthreads();  // the count is zero, and nothing of the list's memory is in use
-    list_part(part, params.lists.bounds[number], order, state.candidates, static_cast<uint32_t>(params.room),
-              memory, listed);
-    __syncthreads();  // the list is whole
-    add_to_row(params, number, listed, place, memory);
+    const Extended<Bits> bound = params.lists.bounds[number];
+    if (!Rows::kWindows || bound < beyond_all<Bits>()) {
+      if (threadIdx.x == 0) listed = 0;
+      __syncthreads();  // the count is zero, and nothing of the list's memory is in use
+      list_part(part, bound, order, state.candidates, static_cast<uint32_t>(params.room), memory, listed);
+      __syncthreads();  // the list is whole
+      add_to_row(params, number, listed, place, memory);
+    }
     first = 0;
     left -= units_of<Bits>(part.cols);
     if (left > 0) number = next_read_row(params.rows, params.row_count, number + 1);
@@ -273,37 +280,38 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const uint32_t room = static_cast<uint32_t>(params.room);
   const int64_t number = blockIdx.x / static_cast<unsigned>(cluster_blocks);
-  const int rank = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
+  const int number_in_cluster = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
+  const bool is_first = number_in_cluster == 0;
   const Row<Bits> row = params.rows.of(number);
   const RowState<Rows> state(params.rows, number, row);
   const auto output = params.rows.writer(number, params.output.row(number, params.places));
   const int64_t part_cols = part_of_cluster(row.cols, cluster_blocks, sizeof(Bits));
-  const int64_t first = min(rank * part_cols, row.cols);
+  const int64_t first = min(number_in_cluster * part_cols, row.cols);
   const Part<Bits> part = part_of(row, first, min(part_cols, row.cols - first));
   bool is_selected = true, by_position = false;  // where all candidates win, and any order will do
   if constexpr (Rows::kWindows) {
-    is_selected = !write_unselected(params.rows, row, part, state.count, params.places, output);
+    is_selected = !write_unselected(params.rows, row, part, is_first, state.count, params.places, output);
     by_position = params.rows.rows.any_order && row.k == state.count;
   }
-  follow_kernel_before();  // which must have ended when this one does
+  follow_kernel_before();  // all wait: the launch behind may write to the lists once this kernel has ended
   if (!is_selected) return;
   uint32_t* const counts = params.lists.counts + number;
   uint32_t count = *counts;
   const bool is_misled = count < static_cast<uint32_t>(row.k) || count > room;
-  if (!is_misled && rank > 0) return;
+  if (!is_misled && !is_first) return;
   if (is_misled) {
     const Extended<Bits> bound = bound_of_row(row, part, cluster_blocks, order, state.candidates, state.count,
                                               params.room, memory.counters, shared);
     if (threadIdx.x == 0) shared.listed = 0;
-    if (threadIdx.x == 0 && rank == 0) *counts = 0;
+    if (threadIdx.x == 0 && is_first) *counts = 0;
     Cluster::arrive();
-    Cluster::wait();  // the counts are zero, and no block's counters in use
+    Cluster::wait();  // no block adds to a count that is yet to be zeroed
     list_part(part, bound, order, state.candidates, room, memory, shared.listed);
     __syncthreads();  // the list is whole
     add_to_row(params, number, shared.listed, place, memory);
     Cluster::arrive();
     Cluster::wait();  // the row's list is whole
-    if (rank > 0) return;
+    if (!is_first) return;
     count = __ldcg(counts);
   }
   const Bits* const values = params.lists.values + number * params.room;
@@ -334,11 +342,12 @@ ErrorCode launch(const EqualShares& config, const Problem& problem, const Buffer
   Workspace workspace(buffers.workspace);
   params.lists.carve(workspace, problem.rows, config.room);
 
-  if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
+  constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;
+  if (problem.rows > kMostBlocksOfGrid / config.order_blocks) return cudaErrorInvalidConfiguration;
   const unsigned row_blocks = static_cast<unsigned>(problem.rows);
   const unsigned threads = static_cast<unsigned>(config.threads);
   const unsigned order_threads = static_cast<unsigned>(config.order_threads);
-  const size_t counter_bytes = sizeof(uint32_t) * tuning::kClusterCounters;
+  const size_t counter_bytes = sizeof(uint32_t) << tuning::kClusterSampleDigitBits;
   cudaError_t error = launch_kernel(/*ahead=*/false, find_bounds<Order, Rows>, row_blocks, threads,
                                     counter_bytes, stream, params, order);
   if (error != cudaSuccess) return error;
@@ -403,7 +412,7 @@ ErrorCode EqualShares::run_windows(const Problem& problem, const WindowRows& row
                                    Stream stream) const {
   return run_with(*this, problem, buffers, stream, [&](auto order) {
     using Bits = typename decltype(order)::Bits;
-    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), vectors};
+    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), vectors, neighbours};
   });
 }
 

@@ -53,10 +53,12 @@ constexpr int cluster_vectors(int element_bytes) { return element_bytes >= 4 ? 4
 inline constexpr int64_t kClusterSampleShare = 4;
 // The bound's rank in the sample, as of kSampleDeviations; one greater by such a share of it will do, which
 // digits of the range of the threads' best mostly tell at once. Room is for as many candidates as that rank
-// may let in, short of so many standard deviations of a gamma variable.
+// may let in, short of so many standard deviations of a gamma variable: beyond 4 are some 10^-4 of rows, each
+// of which then holds up its launch for several reads; but 4 will do where there is no room for more.
 inline constexpr int kClusterSampleDigitBits = 9;
 inline constexpr int kClusterRankSlack = 8;
 inline constexpr double kClusterRoomDeviations = 5;
+inline constexpr double kClusterLeastRoomDeviations = 4;
 // What a sample reads side by side: a sector of memory, which is read whole.
 inline constexpr int kClusterSectorBytes = 32;
 // Windows of so many times k candidates or fewer are listed whole.

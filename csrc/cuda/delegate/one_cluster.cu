@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   if constexpr (Rows::kWindows) {
     candidates = {params.rows.rows.candidates.of(row_number)};
     count = params.rows.count_of(row_number, row);
-    if (write_unselected(params.rows, row, part, count, params.places, output)) return;
+    if (write_unselected(params.rows, row, part, number == 0, count, params.places, output)) return;
     by_position = params.rows.rows.any_order && row.k == count;
   }
   bool has_bound = false;
@@ -223,7 +223,7 @@ ErrorCode OneCluster::run_windows(const Problem& problem, const WindowRows& rows
                                   Stream stream) const {
   return run_with(*this, problem, buffers, stream, [&](const OneCluster& config, auto order) {
     using Bits = typename decltype(order)::Bits;
-    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), config.vectors};
+    return Ragged<Bits>{rows, static_cast<const Bits*>(buffers.input), config.vectors, config.neighbours};
   });
 }
 

@@ -89,7 +89,8 @@ struct Ragged {
   using OfRow = SomeCandidates;
   WindowRows rows;
   const Bits* input;
-  int vectors;  // that a thread's sample has at most
+  int vectors;     // that a thread's sample has at most
+  int neighbours;  // SampledBound's
 
   __device__ WindowWriter<Bits> writer(int64_t number, const WinnerWriter<Bits>& output) const {
     return {rows, number, output};
@@ -115,8 +116,7 @@ struct Ragged {
       if ((int64_t{threads} * v + 1) * kPerVector<Bits> > row.cols) continue;
       const float elements = static_cast<float>(threads * v * kPerVector<Bits>);
       const float winners = static_cast<float>(row.k) * elements / static_cast<float>(row.cols);
-      sample.rank = static_cast<int>(
-          tuning::sample_rank_of_neighbours(winners, row.k, kSectorVectors * kPerVector<Bits>));
+      sample.rank = static_cast<int>(tuning::sample_rank_of_neighbours(winners, row.k, neighbours));
       if (sample.rank <= threads) sample.vectors = v;
     }
     if (sample.vectors > 0) sample.strata = strata_of<Bits>(row.cols, threads, sample.vectors);
@@ -352,9 +352,10 @@ __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> pa
 // that is all.
 template <class Bits>
 __device__ bool write_unselected(const Ragged<Bits>& rows, const Row<Bits>& row, const Part<Bits>& part,
-                                 int64_t count, int64_t places, const WindowWriter<Bits>& output) {
+                                 bool is_first, int64_t count, int64_t places,
+                                 const WindowWriter<Bits>& output) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (part.first == 0) output.finish(row.k, places, thread, threads);
+  if (is_first) output.finish(row.k, places, thread, threads);
   if (rows.needs_selection(row, count)) return false;
   for (int64_t i = thread; row.k > 0 && i < part.cols; i += threads) {
     output.write(part.first + i, part.begin[i], part.first + i);

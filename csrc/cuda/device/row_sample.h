@@ -23,13 +23,13 @@ GPUTOPK_HOST_DEVICE Real sample_rank(Real winners) {
               static_cast<Real>(kSampleExtraRank));
 }
 
-// The same of a sample of so many elements side by side in each of its strata. The best of an equal, a sorted
-// or a smooth row are neighbours, all of a sample's stratum among them; what is no better than an element of
-// another stratum is as many as a stratum has, >= k.
+// The same of a sample of so many elements side by side in each of its strata; 0: of single ones. The best of
+// an equal, a sorted or a smooth row are neighbours, those of a stratum's sample among them; of such a row an
+// element of another stratum is reached by about as many as a stratum has, >= k.
 template <class Real>
-GPUTOPK_HOST_DEVICE Real sample_rank_of_neighbours(Real winners, int64_t k, int side_by_side) {
+GPUTOPK_HOST_DEVICE Real sample_rank_of_neighbours(Real winners, int64_t k, int neighbours) {
   const Real rank = sample_rank(winners);
-  const Real of_others = static_cast<Real>(side_by_side + 1);
+  const Real of_others = static_cast<Real>(neighbours + 1);
   return rank < of_others && rank < static_cast<Real>(k) ? of_others : rank;
 }
 

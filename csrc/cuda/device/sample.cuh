@@ -25,7 +25,8 @@ struct Strata {
 
  private:
   __device__ static uint32_t scrambled(uint32_t x) {
-    x = (x ^ 0x9E3779B9u ^ (x >> 16)) * 0x85EBCA6Bu;  // of the first stratum not its first entry
+    x = (x ^ 0x9E3779B9u ^ (x >> 16)) *
+        0x85EBCA6Bu;  // 0 would stay 0: an entry that callers often make special
     x = (x ^ (x >> 13)) * 0xC2B2AE35u;
     return x ^ (x >> 16);
   }
