@@ -93,6 +93,10 @@ LARGE_PARTS = (
     "tile=1024 sm_count=2",
 )
 SIGNED = ("float32 normal 2x4000 k=4000 form=sort.whole_rows sm_count=2",)
+CROWDED = (
+    "float32 winners_in_one_subrange 2x4000 k=4000 form=sort.whole_rows sm_count=2",
+    "float32 few_distinct 2x3000 k=3000 form=sort.whole_rows sm_count=2",
+)
 SORTED_IN_CLUSTER = (
     "float32 normal 2x3000 k=3000 form=sort.whole_rows forced=1 cluster=4 threads=256 sm_count=2",
     "int16 few_distinct 1x5000 k=2000 form=sort.whole_rows forced=1 cluster=16 threads=128 sm_count=2",
@@ -224,10 +228,11 @@ MUTANTS = (
         ";",
         LARGE_PARTS,
     ),
-    Mutant("device/block_sort.cuh", "part * scale >> kPartBits", "part * scale >> (kPartBits - 1)", SIGNED),
-    Mutant("device/block_sort.cuh", "group[own].keys.add(key);", ";", SIGNED),
-    Mutant("device/block_sort.cuh", "keys.least == keys.greatest", "true", SIGNED),
-    Mutant("device/block_sort.cuh", "__syncthreads();  // all ranges are known", ";", SIGNED),
+    Mutant("device/block_sort.cuh", "part * scale >> kPartBits", "part * scale >> (kPartBits - 1)", CROWDED),
+    Mutant("device/block_sort.cuh", "group[own].keys.add(key);", ";", CROWDED),
+    Mutant("device/block_sort.cuh", "keys.least == keys.greatest", "true", CROWDED),
+    Mutant("device/block_sort.cuh", "is_below ? -magnitude : magnitude", "magnitude", SIGNED),
+    Mutant("device/block_sort.cuh", "__syncthreads();  // all ranges are known", ";", CROWDED),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the chunk is in order", ";", SORTED_IN_CLUSTER),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the part is known", ";", SORTED_IN_CLUSTER),
     Mutant(

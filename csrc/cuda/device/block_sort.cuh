@@ -2,12 +2,15 @@
 //
 // The entries' extended keys, (key, index), differ in all. One digit of their own range, as many bins as
 // there are entries, brings each to within a few places of where it belongs; there it is ranked by comparing
-// it with its bin. Where that takes too many comparisons, bins are dealt out anew: half of them to the small
-// part of the range in which most entries lie (ties at a threshold, say, and some elements far above), or
-// else, to each part of it, as many as it has entries, for its own range (floats of both signs, or winners
-// that are near to each other but far from the rest). Where they crowd all the same, digit after digit is
-// sorted by from the lowest, which no input makes slower.
+// it with its bin. (Of floats of both signs the digit is one of the range of their values.) Where that takes
+// too many comparisons, bins are dealt out anew: half of them to the small part of the range in which most
+// entries lie (ties at a threshold, say, and some elements far above), or else, to each part of it, as many
+// as it has entries, for its own range (floats of both signs, or winners that are near to each other but far
+// from the rest). Where they crowd all the same, digit after digit is sorted by from the lowest, which no
+// input makes slower.
 #pragma once
+
+#include <cuda_fp16.h>
 
 #include <cstdint>
 
@@ -59,11 +62,73 @@ struct DigitBins {
   }
 };
 
-// The same, but half of the bins are for what lies in `first` to `last`, by a digit of its own range; what
-// comes before, and behind, is left a quarter each.
+// The same by equal parts of the range of values, for floats of both signs: most of the keys between two such
+// are those of numbers near zero.
+template <class Word>
+struct ValueBins {
+  float scale;  // bins of a range of one; 0: no such bins
+  float greatest;
+  uint32_t last;
+  Word zero;  // the key of zero
+  bool is_half, is_bfloat16;
+
+  template <class Order>
+  __device__ static ValueBins over(const Order& order, Word greatest, Word least, int bins) {
+    using Bits = typename Order::Bits;
+    ValueBins result{};
+    if constexpr (Order::kFloating && sizeof(Bits) > 1) {
+      result.zero = order(Bits{0});
+      if (least >= result.zero || greatest <= result.zero) return result;
+      result.last = static_cast<uint32_t>(bins - 1);
+      result.is_half = order.max_magnitude == max_magnitude_bits(DType::kFloat16);
+      result.is_bfloat16 = order.max_magnitude == max_magnitude_bits(DType::kBFloat16);
+      result.greatest = result.value(greatest);
+      const float scale = static_cast<float>(bins) / (result.greatest - result.value(least));
+      // Neither of a range that is infinite or has a NaN at its end, nor infinite itself.
+      if (scale > 0 && scale <= __uint_as_float(0x7F7FFFFF)) result.scale = scale;
+    }
+    return result;
+  }
+
+  // It rises with the key: a negative where the smallest are wanted.
+  __device__ float value(Word key) const {
+    const bool is_below = key < zero;
+    const Word bits = is_below ? static_cast<Word>(zero - key) : static_cast<Word>(key - zero);
+    float magnitude;
+    if constexpr (sizeof(Word) == 8) {
+      magnitude = static_cast<float>(__longlong_as_double(static_cast<long long>(bits)));
+    } else if (is_half) {
+      magnitude = __half2float(__ushort_as_half(static_cast<uint16_t>(bits)));
+    } else {
+      magnitude = __uint_as_float(is_bfloat16 ? bits << 16 : bits);
+    }
+    return is_below ? -magnitude : magnitude;
+  }
+  __device__ uint32_t of(Word key) const {
+    return min(static_cast<uint32_t>((greatest - value(key)) * scale), last);
+  }
+};
+
+template <class Word, class Index>
+struct RangeBins {
+  DigitBins<Word, Index> digits;
+  ValueBins<Word> values;
+
+  template <class Order>
+  __device__ static RangeBins over(const Order& order, const EntryRange<Word, Index>& range, int bins) {
+    return {DigitBins<Word, Index>::over(range, bins),
+            ValueBins<Word>::over(order, range.greatest, range.least, bins)};
+  }
+  __device__ uint32_t of(Word key, Index index) const {
+    return values.scale > 0 ? values.of(key) : digits.of(key, index);
+  }
+};
+
+// The same, but half of the bins are for what lies in `first` to `last`, by its own range; what comes before,
+// and behind, is left a quarter each.
 template <class Word, class Index>
 struct SpreadBins {
-  DigitBins<Word, Index> all, within;
+  RangeBins<Word, Index> all, within;
   uint32_t first, last;  // of `all`
   uint32_t bins;
 
@@ -115,9 +180,9 @@ static_assert(kMostSorted << BinGroup<uint32_t, uint32_t>::kPartBits <= uint64_t
 // The bin of an entry, where each group has its own.
 template <class Word, class Index>
 struct GroupBins {
-  static constexpr int kMostGroups = 128, kLeastBins = 16;  // of a group
+  static constexpr int kMostGroups = 64, kLeastBins = 16;  // of a group
 
-  DigitBins<Word, Index> all;
+  RangeBins<Word, Index> all;
   int bins_log2;  // of `all`, a group
   BinGroup<Word, Index> group[kMostGroups];
 
@@ -349,7 +414,7 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
 // is left when a sixteenth of them is taken off at either end. By all threads of a block.
 template <int kItems, class Order, class Index, class Bits = typename Order::Bits>
 __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<Bits, Index> memory,
-                                            DigitBins<typename KeyWord<Bits>::type, Index> all,
+                                            RangeBins<typename KeyWord<Bits>::type, Index> all,
                                             BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -377,7 +442,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
     seen.add_to(scratch.range);
     __syncthreads();
     if (thread == 0) {
-      const auto within = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins / 2);
+      const auto within = RangeBins<Word, Index>::over(order, scratch.range.range(), count_of_bins / 2);
       scratch.spread = {all, within, first, last, static_cast<uint32_t>(count_of_bins)};
     }
   } else {
@@ -452,7 +517,7 @@ __device__ void sort_in_block(int count, const Order& order,
   }
   seen.add_to(scratch.range);
   __syncthreads();
-  const auto all = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins);
+  const auto all = RangeBins<Word, Index>::over(order, scratch.range.range(), count_of_bins);
   place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
                         [&](Word key, Index index) { return all.of(key, index); });
 
@@ -463,7 +528,7 @@ __device__ void sort_in_block(int count, const Order& order,
   if (anew) {
     deal_bins_anew<kItems>(count, order, memory, all, scratch);
     if (takes_more_than(tuning::kSortCrowdedBin)) {
-      sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.range,
+      sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.digits.range,
                                            memory.counters);
       for (int i = thread; i < count; i += threads) write(i, memory.values[i], memory.indices[i]);
       return;

@@ -49,7 +49,7 @@ __device__ inline uint64_t warp_or(uint64_t x) {
 // What is known of some entries: their keys and indices are in a range, and in which bits keys differ.
 template <class Word, class Index>
 struct EntryRange {
-  Word greatest;
+  Word greatest, least;
   Index least_index;
   int key_bits, index_bits;  // of the distances below
   int trim;                  // bits at the end in which all keys agree
@@ -76,6 +76,7 @@ struct RangeScratch {
   __device__ EntryRange<Word, Index> range() const {
     EntryRange<Word, Index> range{};
     range.greatest = static_cast<Word>(keys.greatest);
+    range.least = static_cast<Word>(keys.least);
     range.least_index = static_cast<Index>(indices.least);
     const Word differ = static_cast<Word>(set & clear);
     if (differ != 0) {

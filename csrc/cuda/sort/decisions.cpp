@@ -45,8 +45,7 @@ namespace {
 // Of sorting by a block, in a cluster, and in parts.
 int way_of(const Shape& shape) { return shape.parts == 1 ? 0 : shape.cluster.blocks > 0 ? 1 : 2; }
 
-constexpr int kStatic = 2048;           // the kernels' own variables
-constexpr int kStaticOfCluster = 8192;  // and where they keep samples
+constexpr int kStatic = 2048;  // the variables of kernels that deal entries out
 
 int items_of(const Problem& problem) {
   const bool wide = dtype_bytes(problem.dtype) == 8 || index_bytes(problem) == 8;
@@ -67,7 +66,7 @@ ClusterShape cluster_of(const Problem& problem, int64_t entries, const Device& d
     if (capacity > most) continue;
     const ClusterShape shape{blocks, threads_for(capacity, items_of(problem)), static_cast<int>(chunk),
                              static_cast<int>(capacity)};
-    const int64_t bytes = cluster_bytes(entry_bytes_of(problem), shape) + kStaticOfCluster;
+    const int64_t bytes = cluster_bytes(entry_bytes_of(problem), shape) + tuning::kSortClusterStaticBytes;
     if (bytes > device.shared_bytes_per_block) continue;
     if (cluster.blocks == 0 || problem.rows * blocks <= device.sm_count) cluster = shape;
   }
@@ -79,8 +78,10 @@ ClusterShape cluster_of(const Problem& problem, int64_t entries, const Device& d
 int most_in_block(const Problem& problem, const Device& device) {
   int most = tuning::kSortMaxThreads * items_of(problem);
   const int entry_bytes = entry_bytes_of(problem);
-  while (block_bytes(entry_bytes, most, tuning::kSortMaxThreads) + kStatic > device.shared_bytes_per_block)
+  while (block_bytes(entry_bytes, most, tuning::kSortMaxThreads) + tuning::kSortStaticBytes >
+         device.shared_bytes_per_block) {
     most /= 2;
+  }
   return most;
 }
 

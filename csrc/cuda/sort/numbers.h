@@ -14,6 +14,10 @@ namespace gputopk::cuda::tuning {
 inline constexpr int kSortItemsManyRows = 8;
 inline constexpr int kSortItemsFewRows = 2;
 
+// Shared memory of the kernels' own variables, and where they keep samples of a cluster's chunks.
+inline constexpr int kSortStaticBytes = 4 * 1024;
+inline constexpr int kSortClusterStaticBytes = 12 * 1024;
+
 // ---- A cluster sorts a row ----
 
 inline constexpr int kSortClusterMostBlocks = 16;

@@ -44,6 +44,7 @@ struct Shared {
   int starts[kMostBlocks + 1];                 // where in the part those of each chunk are
   int64_t before;                              // entries of all parts before this one
 };
+static_assert(sizeof(Shared<uint64_t, uint64_t>) <= tuning::kSortClusterStaticBytes);
 
 // A chunk in order, in a block's dynamic shared memory.
 template <class Bits, class Index>

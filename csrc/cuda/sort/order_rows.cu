@@ -11,6 +11,8 @@
 namespace gputopk::cuda::sort {
 namespace {
 
+static_assert(sizeof(BlockScratch<uint64_t, uint64_t>) <= tuning::kSortStaticBytes);
+
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kSortMaxThreads)
     sort_each(Rows rows, int64_t first_row, Order order, int capacity) {
