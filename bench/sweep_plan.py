@@ -2,10 +2,11 @@
 
     python bench/sweep_plan.py --seconds 500        # CUDA; writes bench/results/plan-<gpu>.jsonl
     python bench/sweep_plan.py --again bench/results/plan-h200.jsonl --forms delegate.one_cluster
-    python bench/sweep_plan.py --cols 2**26 2**30 --most-k 2**22 --output bench/results/plan-h200-3.jsonl
+    python bench/sweep_plan.py --cols 2^26 2^30 --most-k 2^22 --output bench/results/plan-h200-3.jsonl
 
 The second times some forms anew at the requests of a recorded sweep, after they were changed, and adds to
-that file a header and records that stand for those forms' earlier ones.
+that file a header and records that stand for those forms' earlier ones; with --missing, only where a form
+that now serves a request has no time.
 
 Rows, cols and k are drawn log-uniformly, so that they lie between the powers of two as callers' do, single
 rows and k near cols more often than that would bring them; dtypes by width; inputs from those that kernels
@@ -19,6 +20,7 @@ import argparse
 import random
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,12 +62,6 @@ def draw(random_: random.Random, least_cols: int, most_cols: int) -> dict[str, A
     else:
         k = log_uniform(random_, 1, min(cols, MAX_K, max(1, 2**26 // rows)))
     return {"rows": rows, "cols": cols, "k": k, "dtype": random_.choice(DTYPES)}
-
-
-def size(text: str) -> int:
-    """A size, or a power of two as Python writes it."""
-    base, _, power = text.partition("**")
-    return int(base) ** int(power or 1)
 
 
 def forms_of(request: dict[str, Any], order: bool) -> dict[str, bool]:
@@ -124,7 +120,10 @@ def time_input(
 
 
 def times_again(path: Path, forms: Sequence[str], options: argparse.Namespace, device: torch.device) -> int:
-    recorded = [record for record in report.read(path) if record["kind"] == "plan" and record["sorted"]]
+    recorded = [record for record in report.sweep_of(path) if record["sorted"]]
+    timed = defaultdict(set)
+    for record in recorded:
+        timed[record["point"], record["input"]] |= record["us"].keys()
     out = report.JsonLines(path, append=True)
     out.write(environment.header(device, options.commit, again=list(forms)))
     start, done, points = time.monotonic(), set(), 0
@@ -135,7 +134,10 @@ def times_again(path: Path, forms: Sequence[str], options: argparse.Namespace, d
             break
         request = {key: record[key] for key in ("rows", "cols", "k", "dtype")}
         key = (record["point"], record["input"])
-        if key in done or not set(forms) & set(forms_of(request, order=True)):
+        wanted = set(forms) & set(forms_of(request, order=True))
+        if options.missing:
+            wanted -= timed[key]
+        if key in done or not wanted:
             continue
         done.add(key)
         progress.show(str(request))
@@ -155,12 +157,20 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=500, help="start no point after so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
-        "--cols", type=size, nargs=2, default=COLS, metavar=("LEAST", "MOST"), help="such as 2**26 2**30"
+        "--cols",
+        type=report.integer,
+        nargs=2,
+        default=COLS,
+        metavar=("LEAST", "MOST"),
+        help="such as 2^26 2^30",
     )
-    parser.add_argument("--most-k", type=size, default=2**26, metavar="K", help="leave out requests for more")
+    parser.add_argument(
+        "--most-k", type=report.integer, default=2**26, metavar="K", help="leave out requests for more"
+    )
     parser.add_argument("--without", nargs="+", default=[], metavar="FORM", help="forms that are not timed")
     parser.add_argument("--again", type=Path, metavar="FILE", help="a recorded sweep, to which to add")
     parser.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="with --again: what is timed")
+    parser.add_argument("--missing", action="store_true", help="with --again: where there is no time yet")
     parser.add_argument("--commit", help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/plan-cuda.jsonl")
     options = parser.parse_args()

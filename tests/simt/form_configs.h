@@ -136,10 +136,12 @@ cuda::delegate::FromMaxima config_of(const Problem& problem, const cuda::Device&
 }
 template <>
 cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
-  auto config = cuda::delegate::FromSample::plan(problem, device);
-  // A sample's 128-byte lines are drawn from strata of two at least.
+  const bool of_lines = take("lines", 1) != 0;
+  auto config = cuda::delegate::FromSample::plan(problem, device, of_lines);
+  // A sample's 128-byte lines are drawn from strata of two at least, elements from strata of one.
   const int64_t lines = problem.cols * gputopk::dtype_bytes(problem.dtype) / 128;
-  require(lines >= 2 * 256 * config.sample_blocks_per_row + 2, "so short a row for its sample");
+  require(of_lines ? lines >= 2 * 256 * config.sample_blocks_per_row + 2 : problem.cols >= config.delegates,
+          "so short a row for its sample");
   const int64_t buffer = take("buffer", -1), passes = take("likely_passes", -1), rank = take("rank", -1);
   if (buffer >= 0) config.buffer = std::min(problem.cols, 2 * problem.k + buffer);
   if (passes >= 0) config.likely_passes = static_cast<int>(passes);

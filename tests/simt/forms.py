@@ -60,6 +60,7 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
         "buffer": rng.choice((-1, -1, 64, 300)),
         "rank": rng.choice((-1, -1, 1, 9)),
         "likely_passes": rng.choice((-1, 0, 1, 2)),
+        "lines": rng.choice((1, 1, 0)),
     }
 
 

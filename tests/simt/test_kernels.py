@@ -120,6 +120,8 @@ FORMS = {
     "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),
         ("1x140000", 500, "forced=1 buffer=64"),
+        ("1x70000", 8000, ""),
+        ("1x9000", 1100, "forced=1 lines=0 buffer=64"),
     ],
 }
 

@@ -73,11 +73,17 @@ FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const 
 }
 
 FromSample FromSample::plan(const Problem& problem, const Device& device) {
-  const RowSample sample = sample_of_lines(problem);
+  return plan(problem, device, sample_of_lines_tells(problem));
+}
+
+FromSample FromSample::plan(const Problem& problem, const Device& device, bool of_lines) {
+  const RowSample sample = of_lines ? sample_of_lines(problem) : sample_of_elements(problem);
   FromSample config{};
+  config.of_lines = sample.of_lines;
   config.sample_blocks_per_row = sample.blocks_per_row;
   config.delegates = sample.delegates;
   config.rank = sample.rank;
+  config.slack = sample.slack;
   config.blocks_per_row = blocks_of_passes(problem, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
   config.likely_passes = passes_of_stored(problem, sample.candidates);
@@ -86,7 +92,11 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   return config;
 }
 
-bool FromSample::serves(const Problem& problem, const Device&) { return sample_of_lines_tells(problem); }
+bool FromSample::serves(const Problem& problem, const Device&) {
+  const bool elements_tell = problem.cols >= tuning::kSampleMinCols &&
+                             problem.k <= problem.cols / tuning::kSampleElementsMinColsPerK;
+  return elements_tell || sample_of_lines_tells(problem);
+}
 
 namespace {
 
@@ -225,10 +235,10 @@ void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
 }
 
 void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
-  std::snprintf(text, text_bytes,
-                "delegate: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
-                "candidates",
-                rank, delegates, blocks_per_row, static_cast<long long>(buffer));
+  std::snprintf(
+      text, text_bytes,
+      "delegate: bound is number %d of %d %s of a sample, %d blocks a row, room for %lld candidates", rank,
+      delegates, of_lines ? "delegates" : "elements", blocks_per_row, static_cast<long long>(buffer));
 }
 
 namespace {
@@ -268,9 +278,10 @@ Work FromMaxima::work(const Problem& problem, const Device& device) const {
 }
 
 Work FromSample::work(const Problem& problem, const Device& device) const {
-  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
-                 tuning::kPassBlocksPerSm,
-                 /*reads=*/1);
+  Work work = work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                      tuning::kPassBlocksPerSm, /*reads=*/1);
+  work.way = of_lines ? 0 : 1;  // a good part of the row is stored
+  return work;
 }
 
 Work OneCluster::work(const Problem& problem, const Device& device) const {

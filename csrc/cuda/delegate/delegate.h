@@ -60,8 +60,10 @@ struct FromSample {
   static constexpr const char* kName = "delegate.from_sample";
 
   int sample_blocks_per_row;
+  bool of_lines;  // the sample; else of elements
   int delegates;  // a row, each of a group of lanes: a power of two up to 32
   int rank;       // the delegate that is the bound
+  int slack;      // or another, no more than so many behind it
   int blocks_per_row;
   int digit_bits;       // of the passes over candidates, or over the row
   int64_t buffer;       // candidates a row
@@ -71,6 +73,7 @@ struct FromSample {
   // Where a sample small beside the row gives a bound that says much.
   static bool serves(const Problem& problem, const Device& device);
   static FromSample plan(const Problem& problem, const Device& device);
+  static FromSample plan(const Problem& problem, const Device& device, bool of_lines);  // a test's choice
   Work work(const Problem& problem, const Device& device) const;
   bool in_order(const Problem& problem) const { return problem.k == 1; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;

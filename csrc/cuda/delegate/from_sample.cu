@@ -3,8 +3,9 @@
 // Dr. Top-k (from_maxima.cu) knows its bound, the k-th best delegate, only when it has read the row, and
 // reads the subranges that reach it again. Here the delegates are those of a sample:
 //   1. Lines of 128 bytes, one at random in each of as many strata of the row, are read. Of every group of
-//      lanes the best element is a delegate. The row's last block finds the delegate of a certain rank, the
-//      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
+//      lanes the best element is a delegate; where so many of the row win that most lines have one, single
+//      elements are. The row's last block finds the delegate of a certain rank, the bound: that rank is such
+//      that k of the row's elements reach the bound, all but surely, and few more.
 //   2. The row is read, and the elements that reach the bound are stored, and counted by a first digit of
 //      their own range.
 //   3. Few candidates are selected from by the row's last block, many by radix passes.
@@ -46,17 +47,23 @@ using tuning::kPassThreads;
 template <class Order, class Index>
 __global__ void __launch_bounds__(kPassThreads)
     take_sample(RadixPasses<typename Order::Bits, Index> params, Sample<typename Order::Bits, Index> sample,
-                Order order) {
+                bool of_lines, Order order) {
   using Bits = typename Order::Bits;
   let_next_kernel_start();
   const int64_t row = blockIdx.x / sample.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % sample.blocks_per_row);
   const Bits* const input = params.input + row * params.row_stride;
-  const RowShape<Bits> shape(input, params.cols);
-  const auto best = best_of_lines(
-      sample, part, shape.head, static_cast<Index>(params.cols - 1), order, [&](int64_t vector) {
-        return load_vector<Reading::kAgain>(input + shape.head + vector * kPerVector<Bits>);
-      });
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  ExtendedKey<typename KeyWord<Bits>::type, Index> best;
+  if (of_lines) {
+    const RowShape<Bits> shape(input, params.cols);
+    best = best_of_lines(sample, part, shape.head, last_index, order, [&](int64_t vector) {
+      return load_vector<Reading::kAgain>(input + shape.head + vector * kPerVector<Bits>);
+    });
+  } else {
+    const int64_t at = sample.strata.entry_of(static_cast<uint32_t>(part) * kPassThreads + threadIdx.x);
+    best = {order(input[at]), static_cast<Index>(last_index - static_cast<Index>(at))};
+  }
   find_bound(params, sample, row, part, best, dynamic_shared());
 }
 
@@ -120,7 +127,7 @@ struct Memory {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
     params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
-    sample.set(config.sample_blocks_per_row, config.delegates, config.rank);
+    sample.set(config.sample_blocks_per_row, config.delegates, config.rank, config.slack);
     Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);
     zeroed_bytes = workspace.bytes();
@@ -147,11 +154,12 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   params.adaptive = params.early_stop = true;
   params.likely_passes = config.likely_passes;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
-  // Of the lines that a row has, wherever it begins.
+  // Lines are those that a row has wherever it begins.
   constexpr int kLineVectors = tuning::kSampleLineVectors;
-  sample.strata = Strata::of(
-      (problem.cols / kPerVector<Bits> - 1) / kLineVectors,
-      int64_t{config.sample_blocks_per_row} * (kPassThreads / kLineVectors) * tuning::kSampleLines);
+  sample.strata = config.of_lines ? Strata::of((problem.cols / kPerVector<Bits> - 1) / kLineVectors,
+                                               int64_t{config.sample_blocks_per_row} *
+                                                   (kPassThreads / kLineVectors) * tuning::kSampleLines)
+                                  : Strata::of(problem.cols, config.delegates);
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
   if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample_blocks_per_row)) {
@@ -166,7 +174,7 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   error = allow_shared_memory(take_sample<Order, Index>, sample_bytes, allowed_sample);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, take_sample<Order, Index>, rows * config.sample_blocks_per_row,
-                        kPassThreads, sample_bytes, stream, params, sample, order);
+                        kPassThreads, sample_bytes, stream, params, sample, config.of_lines, order);
   if (error != cudaSuccess) return error;
 
   error = allow_shared_memory(store_candidates<Order, Index>, kStoreBytes<Index>, allowed_store);

@@ -23,6 +23,8 @@ inline constexpr int64_t kDelegateMinBufferShare = 8;
 // Tiles of 32 KB (1-byte dtypes: 16) that each block fetches into L2 while the bound is found: 4.7 TB/s for
 // some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
+// Elements far apart tell k where a row has so many for each of them; beyond, a good part of it is stored.
+inline constexpr int64_t kSampleElementsMinColsPerK = 8;
 
 // ---- From a sample, one cluster a row ----
 

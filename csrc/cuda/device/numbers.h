@@ -101,8 +101,11 @@ inline constexpr double kSampleMostBufferShare = 8;
 inline constexpr double kSampleMostNeighbours = 32;
 // A sample is of use where the bound's rank is this share of its delegates at most.
 inline constexpr double kSampleMostRank = 0.8;
-// Room for what a bound of single elements lets in, which is off by a few standard deviations.
-inline constexpr double kSampleElementsRoom = 1.25;
+// A bound may be such a share of its rank behind it, which the first digit of the sample's range mostly
+// tells: of elements far apart less, as there is room for what they let in, and a few standard deviations
+// more.
+inline constexpr int kSampleLinesSlack = 4;
+inline constexpr int kSampleElementsSlack = 16;
 
 // ---- A block puts entries in order (block_sort.cuh) ----
 

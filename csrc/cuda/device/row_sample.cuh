@@ -18,17 +18,18 @@ template <class Bits, class Index>
 struct Sample {
   int blocks_per_row;
   int group;
-  int rank;
+  int rank, slack;
   int delegates;                                           // a row
   Strata strata;                                           // of lines or of elements; one of each is read
   ExtendedKey<typename KeyWord<Bits>::type, Index>* list;  // rows x delegates
 
   // Blocks of kPassThreads.
-  void set(int blocks, int count, int rank_of_bound) {
+  void set(int blocks, int count, int rank_of_bound, int slack_of_rank) {
     blocks_per_row = blocks;
     delegates = count;
     group = blocks * tuning::kPassThreads / count;
     rank = rank_of_bound;
+    slack = slack_of_rank;
   }
 
   size_t shared_bytes() const { return sizeof(uint32_t) * kListBins + sizeof(*list) * delegates; }
@@ -101,11 +102,9 @@ __device__ void find_bound(const RadixPasses<Bits, Index>& params, const Sample<
     local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
     return local[i].key;
   });
-  // A rank near the one asked for will do.
-  const Extended bound =
-      bound_in_list<Word, Index>(sample.delegates, static_cast<uint64_t>(sample.rank),
-                                 /*slack=*/static_cast<uint64_t>(sample.rank / 4), params.index_bits,
-                                 kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
+  const Extended bound = bound_in_list<Word, Index>(
+      sample.delegates, static_cast<uint64_t>(sample.rank), static_cast<uint64_t>(sample.slack),
+      params.index_bits, kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
   if (threadIdx.x == 0) {
     state.bound = bound;
     state.greatest = scratch.range.greatest;

@@ -449,7 +449,7 @@ struct Memory {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
     params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
-    sample.set(config.sample_blocks_per_row, config.delegates, config.rank);
+    sample.set(config.sample_blocks_per_row, config.delegates, config.rank, config.slack);
     spans.blocks_per_row = config.store_blocks_per_row;
     spans.chunk = config.chunk;
     spans.chunks = (problem.cols + config.chunk - 1) / config.chunk;
