@@ -391,21 +391,40 @@ FROM_SAMPLE = (
     r"delegate: bound is number (\d+) of (\d+) delegates of a sample, (\d+) blocks a row, "
     r"room for (\d+) candidates"
 )
+FROM_ELEMENTS = FROM_SAMPLE.replace("delegates", "elements")
 
 
-def test_delegate_takes_its_bound_from_a_sample_where_rows_are_long_and_k_is_small():
+def test_delegate_takes_its_bound_from_a_sample_where_rows_are_long():
+    """Of lines where k is small, of elements where more of a row win; where most do, there is none."""
     cols, per_k = tuning.number("kSampleMinCols"), tuning.number("kSampleMinColsPerK")
-    for rows, cols_here, k, sampled in (
-        (1, cols, 1, True),
-        (1, cols - 1, 1, False),
-        (1, cols, cols // per_k, True),
-        (1, cols, cols // per_k + 1, False),
-        (100, cols + 12_345, 50, True),
-        (1, 2**30, 2**30 // per_k, True),
-        (1, 2**30, 2**30 // per_k + 1, False),
+    elements_per_k = tuning.number("kSampleElementsMinColsPerK")
+    for rows, cols_here, k, form in (
+        (1, cols, 1, FROM_SAMPLE),
+        (1, cols - 1, 1, FROM_MAXIMA),
+        (1, cols, cols // per_k, FROM_SAMPLE),
+        (1, cols, cols // per_k + 1, FROM_ELEMENTS),
+        (100, cols + 12_345, 50, FROM_SAMPLE),
+        (1, 2**30, 2**30 // per_k, FROM_SAMPLE),
+        (1, 2**30, 2**30 // per_k + 1, FROM_ELEMENTS),
+        (1, 2**26, 2**26 // elements_per_k, FROM_ELEMENTS),
     ):
-        numbers_of(FROM_SAMPLE if sampled else FROM_MAXIMA, delegate_form(rows, cols_here, k=k))
-        assert delegate_model.is_sampled(rows, cols_here, k, torch.float32) == sampled
+        numbers_of(form, delegate_form(rows, cols_here, k=k))
+        assert delegate_model.is_sampled(rows, cols_here, k, torch.float32) == (form == FROM_SAMPLE)
+    k = 2**26 // elements_per_k + 1
+    assert "delegate.from_sample" not in every_form(meta(1, 2**26), k)
+
+
+def test_elements_of_a_sample_have_room_for_what_their_bound_lets_in():
+    for dtype in (torch.float32, torch.int8, torch.float64):
+        for cols in (2**16, 10**6 + 3, 2**26):
+            for per_k in (63, 40, 20, 8):
+                k = cols // per_k
+                rank, elements, _, room = numbers_of(FROM_ELEMENTS, delegate_form(1, cols, k=k, dtype=dtype))
+                winners = elements * k / cols
+                assert winners + 4 * winners**0.5 < rank <= winners + 5 * winners**0.5 + 5
+                # A gamma variable of shape `rank`, short of four standard deviations.
+                assert room >= min(cols, (rank + 4 * rank**0.5) * cols / elements)
+                assert room <= 2.5 * k
 
 
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
@@ -475,9 +494,9 @@ def test_the_bound_of_an_equal_row_is_reached_by_k_elements(dtype):
             assert best[sample.rank - 1] + 1 >= k
 
 
-def test_a_bound_near_the_least_delegate_is_not_taken_from_a_sample():
+def test_a_bound_near_the_least_delegate_is_taken_from_elements():
     form = delegate_form(1, 2**22, k=2**22 // 65, dtype=torch.uint8)
-    numbers_of(FROM_MAXIMA, form)
+    numbers_of(FROM_ELEMENTS, form)
     numbers_of(FROM_SAMPLE, delegate_form(1, 2**22, k=2**22 // 65, dtype=torch.float32))
 
 

@@ -218,6 +218,7 @@ struct BlockScratch {
   uint32_t warp_sums[32];
   uint32_t comparisons;
   uint32_t first, last;  // the bins of most entries
+  uint32_t outside;      // comparisons that ranking the others takes
   bool in_groups;        // bins dealt out anew, or else spread
   SpreadBins<Word, Index> spread;
   GroupBins<Word, Index> groups;
@@ -411,7 +412,8 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
 }
 
 // Brings entries that lie in memory in the bins `all` to new ones, scratch.new_bin_of. Most entries are what
-// is left when a sixteenth of them is taken off at either end. By all threads of a block.
+// is left when a sixteenth of them is taken off at either end, if that does not crowd itself. By all threads
+// of a block.
 template <int kItems, class Order, class Index, class Bits = typename Order::Bits>
 __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<Bits, Index> memory,
                                             RangeBins<typename KeyWord<Bits>::type, Index> all,
@@ -422,14 +424,25 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
   const int count_of_bins = bins_for(count);
   const uint32_t margin = static_cast<uint32_t>(count) / 16;
   const auto holds = [&](int bin, uint32_t place) { return bins[bin] <= place && place < bins[bin + 1]; };
+  if (thread == 0) {
+    scratch.range.reset();
+    scratch.outside = 0;
+  }
+  __syncthreads();  // the sum is zero
+  uint32_t outside = 0;
   for (int bin = thread; bin < count_of_bins; bin += threads) {
+    const uint32_t begin = bins[bin], end = bins[bin + 1];
     if (holds(bin, margin)) scratch.first = static_cast<uint32_t>(bin);
     if (holds(bin, count - 1 - margin)) scratch.last = static_cast<uint32_t>(bin);
+    if (end <= margin || begin > count - 1 - margin) outside += (end - begin) * (end - begin);
   }
-  if (thread == 0) scratch.range.reset();
-  __syncthreads();
+  outside = __reduce_add_sync(~0u, outside);
+  if (thread % 32 == 0) atomicAdd(&scratch.outside, outside);
+  __syncthreads();  // all have added, and most entries' bins are known
   const uint32_t first = scratch.first, last = scratch.last;
-  const bool in_groups = (last - first + 1) * tuning::kSortSpreadGain > static_cast<uint32_t>(count_of_bins);
+  const bool in_groups =
+      (last - first + 1) * tuning::kSortSpreadGain > static_cast<uint32_t>(count_of_bins) ||
+      scratch.outside > static_cast<uint32_t>(tuning::kSortFullBin * count);
   using Groups = GroupBins<Word, Index>;
   const int per_group = max(count_of_bins / Groups::kMostGroups, Groups::kLeastBins);
   const int groups = count_of_bins / per_group;
