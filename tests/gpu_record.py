@@ -163,13 +163,16 @@ def run(commit: str | None, jobs: int, arguments: list[str], record: Path = RECO
     if outcomes.passed + outcomes.failed == 0:
         print("gpu record: no GPU test ran; nothing is recorded")
         return status or 1
+    # What add() has noted, and may have meanwhile.
+    noted = json.loads(record.read_text()) if record.is_file() else {}
     written = {
         **began,
         "passed": outcomes.passed,
         "failed": outcomes.failed,
         "skipped": outcomes.skipped,
         "command": " ".join(["pytest", *command]),
-        **{name: kept for name, kept in known.items() if isinstance(kept, dict)},  # of add(), and seconds
+        **{name: kept for name, kept in noted.items() if isinstance(kept, dict)},
+        "seconds": seconds,
     }
     record.write_text(json.dumps(written, indent=2) + "\n")
     print(describe(record))
