@@ -44,9 +44,12 @@ bool FromMaxima::serves(const Problem& problem, const Device&) {
 const char* unsupported_reason(const Problem& problem) {
   if (problem.k == 0) return nullptr;
   const Device any{};  // whether a form serves is a matter of sizes
-  if (FromMaxima::serves(problem, any) || OneCluster::serves(problem, any)) return nullptr;
+  if (FromMaxima::serves(problem, any) || OneCluster::serves(problem, any) ||
+      FromSample::serves(problem, any)) {
+    return nullptr;
+  }
   return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
-         "subranges";
+         "subranges, or rows of 65536 elements and more, eight for each";
 }
 
 FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const Study& study) {
