@@ -542,6 +542,8 @@ def test_delegate_refuses_a_row_that_has_no_subrange_for_each_winner(call, dtype
         assert not tuning.number("kClusterMinCols") <= cols <= tuning.number("kClusterMaxCols")
         most = cols // subrange - 1
         assert most == delegate_model.most_k(cols, dtype)
+        if cols >= tuning.number("kSampleMinCols"):  # elements of a sample tell more
+            most = max(most, cols // tuning.number("kSampleElementsMinColsPerK"))
         call(meta(rows, cols, dtype=dtype), most, algorithm=DELEGATE)
         call(meta(rows, cols, dtype=dtype), 0, algorithm=DELEGATE)
         for k in (most + 1, cols):
