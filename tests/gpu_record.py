@@ -1,12 +1,12 @@
 """The record of the last run of the GPU tests: what source, on what GPU, and what came of it.
 
-    python tests/gpu_record.py run [--commit HASH] [--jobs N] [pytest's arguments]
+    python tests/gpu_record.py run [--commit HASH] [--jobs N [--seconds S]] [pytest's arguments]
     python tests/gpu_record.py check [--strict]
 
-`run` runs `pytest -m gpu`, with --jobs so many test files at a time, and writes the record; `check` says
-whether the record is of this source. It is of the source whose hash it holds: csrc, torch_topk's Python
-files, and tests. Beside it the file keeps what tests/fuzz.py and tests/sanitize.py last found on a GPU, each
-with the source that it was of.
+`run` runs `pytest -m gpu`, with --jobs so many test files at a time, and writes the record; files that have
+not ended after --seconds are named in it. `check` says whether the record is of this source. It is of the
+source whose hash it holds: csrc, torch_topk's Python files, and tests. Beside it the file keeps what
+tests/fuzz.py and tests/sanitize.py last found on a GPU, each with the source that it was of.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import platform
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -68,6 +68,7 @@ class Outcomes:
 
     def __init__(self) -> None:
         self.passed = self.failed = self.skipped = 0
+        self.unfinished: list[str] = []  # files
 
     def pytest_runtest_logreport(self, report) -> None:
         if report.failed:
@@ -114,24 +115,43 @@ def run_here(arguments: list[str], outcomes: Outcomes) -> int:
     return int(pytest.main(["-m", "gpu", *arguments], plugins=[outcomes]))
 
 
-def run_files(jobs: int, arguments: list[str], outcomes: Outcomes, known: dict[str, float]) -> int:
+def run_files(
+    jobs: int,
+    arguments: list[str],
+    outcomes: Outcomes,
+    known: dict[str, float],
+    most_seconds: float | None = None,
+) -> int:
     """Each test file in a process of its own, with its share of the cores: much of a GPU test's time is its
     oracle's, on the host. Those that took longest go first, by the seconds `known`, which are brought up to
-    date."""
+    date. After `most_seconds` what still runs is ended, and what has not begun is left out."""
+    end = time.monotonic() + (most_seconds or math.inf)
     environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // jobs))}
 
-    def run_file(name: str) -> tuple[str, float, subprocess.CompletedProcess]:
+    def run_file(name: str) -> tuple[float, subprocess.CompletedProcess | None]:
         command = [sys.executable, __file__, "run-file", str(ROOT / name), *arguments]
         began = time.monotonic()
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
-        return name, time.monotonic() - began, done
+        left = None if math.isinf(end) else max(end - began, 0)
+        try:
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=left
+            )
+        except subprocess.TimeoutExpired:
+            done = None
+        return time.monotonic() - began, done
 
     files = [f for f in (ROOT / "tests").rglob("test_*.py") if "gpu" in f.read_text()]
     names = sorted(file.relative_to(ROOT).as_posix() for file in files)
     names.sort(key=lambda name: known.get(name, math.inf), reverse=True)
     status = 0
     with ThreadPoolExecutor(jobs) as pool:
-        for name, seconds, done in pool.map(run_file, names):
+        runs = {pool.submit(run_file, name): name for name in names}
+        for run in as_completed(runs):
+            name, (seconds, done) = runs[run], run.result()
+            if done is None:
+                outcomes.unfinished.append(name)
+                print(f"{name}: not finished in {seconds:.0f} s", flush=True)
+                continue
             lines = done.stdout.splitlines()
             counts = json.loads(lines[-1]) if lines and lines[-1].startswith("[") else [0, 1, 0]
             outcomes.passed += counts[0]
@@ -149,14 +169,20 @@ def run_files(jobs: int, arguments: list[str], outcomes: Outcomes, known: dict[s
     return status
 
 
-def run(commit: str | None, jobs: int, arguments: list[str], record: Path = RECORD) -> int:
+def run(
+    commit: str | None,
+    jobs: int,
+    arguments: list[str],
+    record: Path = RECORD,
+    most_seconds: float | None = None,
+) -> int:
     began = here(commit)
     outcomes = Outcomes()
     known = json.loads(record.read_text()) if record.is_file() else {}
     seconds = known.setdefault("seconds", {})  # of each file, the last time that files ran side by side
     if jobs > 1:
         command = ["-m", "gpu", *arguments, "<each file of tests>"]
-        status = run_files(jobs, arguments, outcomes, seconds)
+        status = run_files(jobs, arguments, outcomes, seconds, most_seconds)
     else:
         command = ["-m", "gpu", *(arguments or ["tests"])]
         status = run_here(command[2:], outcomes)
@@ -170,6 +196,7 @@ def run(commit: str | None, jobs: int, arguments: list[str], record: Path = RECO
         "passed": outcomes.passed,
         "failed": outcomes.failed,
         "skipped": outcomes.skipped,
+        "unfinished": sorted(outcomes.unfinished),
         "command": " ".join(["pytest", *command]),
         **{name: kept for name, kept in noted.items() if isinstance(kept, dict)},
         "seconds": seconds,
@@ -187,6 +214,9 @@ def describe(record: Path = RECORD) -> str:
     counts = f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped"
     where = f"{found['gpu']}, driver {found['driver']}, torch {found['torch']}, {found['date']}"
     verdict = "of this source" if is_current(record) else "of ANOTHER source; run `make gpu-test` again"
+    unfinished = found.get("unfinished", [])
+    if unfinished:
+        counts += f", {len(unfinished)} files unfinished"
     return f"gpu record: {verdict}: {counts} on {where}"
 
 
@@ -200,7 +230,7 @@ def has_passed(record: Path = RECORD) -> bool:
 
 
 def is_good(record: Path = RECORD) -> bool:
-    return is_current(record) and has_passed(record)
+    return is_current(record) and has_passed(record) and not json.loads(record.read_text()).get("unfinished")
 
 
 def main(argv: list[str]) -> int:
@@ -216,6 +246,7 @@ def main(argv: list[str]) -> int:
     runner = commands.add_parser("run", help="run the GPU tests and write the record")
     runner.add_argument("--commit", help="the commit, where there is no git to ask")
     runner.add_argument("--jobs", type=int, default=1, help="test files run at a time (default 1)")
+    runner.add_argument("--seconds", type=float, help="end what still runs after so many; with --jobs")
     checker = commands.add_parser(
         "check", help="say whether the record is of this source, and without failures"
     )
@@ -225,7 +256,9 @@ def main(argv: list[str]) -> int:
     checker.add_argument("--record", type=Path, default=RECORD, help="default %(default)s")
     options, rest = parser.parse_known_args(argv)
     if options.what == "run":
-        return run(options.commit, options.jobs, rest)
+        if options.seconds and options.jobs == 1:
+            parser.error("--seconds goes with --jobs")
+        return run(options.commit, options.jobs, rest, most_seconds=options.seconds)
     if rest:
         parser.error(f"unknown arguments: {' '.join(rest)}")
     print(describe(options.record))

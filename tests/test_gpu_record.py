@@ -77,6 +77,8 @@ def test_a_record_says_whether_it_is_of_this_source(tmp_path):
     assert "ANOTHER source" in gpu_record.describe(path) and not gpu_record.is_good(path)
     write_record(path, failed=1)
     assert "1 failed" in gpu_record.describe(path) and not gpu_record.is_good(path)
+    write_record(path, unfinished=["tests/cuda/test_air.py"])
+    assert "1 files unfinished" in gpu_record.describe(path) and not gpu_record.is_good(path)
 
 
 def test_the_real_record_is_described_in_one_line_and_without_failures(capsys):
@@ -117,3 +119,14 @@ def test_files_run_side_by_side_are_counted_together(tmp_path, monkeypatch, caps
     assert "planted" in capsys.readouterr().out
     assert seconds.keys() == {"tests/test_good.py", "tests/test_bad.py"}
     assert max(seconds.values()) < 1e9
+
+
+def test_files_that_take_too_long_are_named(tmp_path, monkeypatch):
+    marked = "import time, pytest\npytestmark = pytest.mark.gpu\n"
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests/test_fast.py").write_text(marked + "def test_a(): pass\n")
+    (tmp_path / "tests/test_slow.py").write_text(marked + "def test_a(): time.sleep(600)\n")
+    monkeypatch.setattr(gpu_record, "ROOT", tmp_path)
+    outcomes = gpu_record.Outcomes()
+    gpu_record.run_files(2, ["-p", "no:cacheprovider"], outcomes, {}, most_seconds=12)
+    assert (outcomes.passed, outcomes.unfinished) == (1, ["tests/test_slow.py"])
