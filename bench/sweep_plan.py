@@ -141,7 +141,7 @@ def times_again(path: Path, forms: Sequence[str], options: argparse.Namespace, d
             continue
         done.add(key)
         progress.show(str(request))
-        for again in time_input(request, record["input"], record["point"], alone=forms):
+        for again in time_input(request, record["input"], record["point"], alone=wanted):
             out.write({"kind": "plan", "point": record["point"], **again, "again": True})
         points += 1
     progress.close()

@@ -150,6 +150,7 @@ def run_files(
             name, (seconds, done) = runs[run], run.result()
             if done is None:
                 outcomes.unfinished.append(name)
+                status = 1
                 print(f"{name}: not finished in {seconds:.0f} s", flush=True)
                 continue
             lines = done.stdout.splitlines()

@@ -128,5 +128,5 @@ def test_files_that_take_too_long_are_named(tmp_path, monkeypatch):
     (tmp_path / "tests/test_slow.py").write_text(marked + "def test_a(): time.sleep(600)\n")
     monkeypatch.setattr(gpu_record, "ROOT", tmp_path)
     outcomes = gpu_record.Outcomes()
-    gpu_record.run_files(2, ["-p", "no:cacheprovider"], outcomes, {}, most_seconds=12)
+    assert gpu_record.run_files(2, ["-p", "no:cacheprovider"], outcomes, {}, most_seconds=12) == 1
     assert (outcomes.passed, outcomes.unfinished) == (1, ["tests/test_slow.py"])

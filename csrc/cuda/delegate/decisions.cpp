@@ -6,6 +6,7 @@
 
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
+#include "cuda/device/block_sort.h"
 #include "cuda/device/index_width.h"
 #include "cuda/device/pass_numbers.h"
 #include "cuda/device/row_sample.h"
@@ -96,19 +97,44 @@ FromSample FromSample::plan(const Problem& problem, const Device& device, bool o
 }
 
 bool FromSample::serves(const Problem& problem, const Device&) {
-  const bool elements_tell = problem.cols >= tuning::kSampleMinCols &&
-                             problem.k <= problem.cols / tuning::kSampleElementsMinColsPerK;
-  return elements_tell || sample_of_lines_tells(problem);
+  if (sample_of_lines_tells(problem)) return true;
+  if (problem.cols < tuning::kSampleMinCols ||
+      problem.k > problem.cols / tuning::kSampleElementsMinColsPerK) {
+    return false;
+  }
+  // Candidates that are a good part of the row must not take much more than the outputs.
+  const RowSample sample = sample_of_elements(problem);
+  const int element_bytes = dtype_bytes(problem.dtype), word_bytes = std::max(element_bytes, 4);
+  const int index_bytes = has_narrow_indices(problem.cols) ? 4 : 8;
+  const double candidates =
+      static_cast<double>(sample.room) * (1 + 1.0 / tuning::kSampleElementsSecondBuffer);
+  const double workspace = candidates * (element_bytes + index_bytes) +  // of a row
+                           sample.delegates * 2.0 * std::max(word_bytes, index_bytes) +
+                           (index_bytes << tuning::kPassStoredDigitBits);
+  const double outputs = static_cast<double>(problem.k) * (element_bytes + (problem.wide_indices ? 8 : 4));
+  const double input = static_cast<double>(problem.cols) * element_bytes;
+  return workspace <= tuning::kSampleMemoryOfOutputs * outputs + tuning::kSampleMemoryOfInput * input;
 }
 
 namespace {
 
+// The most candidates that a block of so many threads has room for, and puts in order.
+int64_t most_room(const Problem& problem, const Device& device, int threads) {
+  const int entry_bytes = dtype_bytes(problem.dtype) + static_cast<int>(sizeof(uint32_t));
+  int64_t room = int64_t{threads} * tuning::kClusterItems;
+  while (room > 64 &&
+         block_bytes(entry_bytes, static_cast<int>(room), threads) + tuning::kClusterStaticBytes >
+             device.shared_bytes_per_block) {
+    room -= 64;
+  }
+  return room;
+}
+
 // Windows of rows that no sample tells k of: they are listed whole, or their bound is found from them.
-void without_sample(const Problem& problem, SampledBound& bound) {
+void without_sample(const Problem& problem, const Device& device, SampledBound& bound) {
   int threads = tuning::kClusterMinThreads;
   while (threads < tuning::kClusterMaxThreads && threads * tuning::kClusterItems < problem.cols) threads *= 2;
-  const int64_t room =
-      std::min<int64_t>(divide_up(problem.cols, 64) * 64, int64_t{threads} * tuning::kClusterItems);
+  const int64_t room = std::min(divide_up(problem.cols, 64) * 64, most_room(problem, device, threads));
   if (problem.k > std::min(room, problem.cols)) return;
   bound.threads = threads;
   bound.room = static_cast<int>(room);
@@ -116,13 +142,14 @@ void without_sample(const Problem& problem, SampledBound& bound) {
 
 // The least work, of a thread, that a sample's elements and the candidates are: of a larger sample there are
 // fewer of these. Of no threads where there is no room for them.
-SampledBound bound_beyond(int neighbours, const Problem& problem, int least_threads) {
+SampledBound bound_beyond(int neighbours, const Problem& problem, const Device& device, int least_threads) {
   const int per_vector = 16 / dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
   SampledBound bound{};
   double least = 0;
   for (int threads = least_threads; threads <= tuning::kClusterMaxThreads && bound.threads == 0;
        threads *= 2) {
+    const int64_t most = most_room(problem, device, threads);
     for (int vectors = 1; vectors <= tuning::cluster_vectors(dtype_bytes(problem.dtype)); vectors *= 2) {
       const double sample = static_cast<double>(threads) * vectors * per_vector, winners = k * sample / cols;
       const double rank = tuning::sample_rank_of_neighbours(winners, problem.k, neighbours);
@@ -130,35 +157,36 @@ SampledBound bound_beyond(int neighbours, const Problem& problem, int least_thre
       const auto room_for = [&](double deviations) {
         const double likely = rank * (1 + 1.0 / tuning::kClusterRankSlack + deviations / std::sqrt(rank));
         // And of neighbours up to a stratum more than the rank tells.
-        const double most = std::max(likely, rank + neighbours) * cols / sample;
-        return divide_up(static_cast<int64_t>(std::min(most, cols)), 64) * 64;
+        const double reaching = std::max(likely, rank + neighbours) * cols / sample;
+        return divide_up(static_cast<int64_t>(std::min(reaching, cols)), 64) * 64;
       };
-      const int64_t most_room = int64_t{threads} * tuning::kClusterItems;
-      if (rank > threads || room_for(tuning::kClusterLeastRoomDeviations) > most_room ||
+      if (rank > threads || room_for(tuning::kClusterLeastRoomDeviations) > most ||
           sample * tuning::kClusterSampleShare > cols) {
         continue;
       }
       if (bound.threads > 0 && sample + candidates >= least) continue;
       least = sample + candidates;
-      const int64_t room = std::min(room_for(tuning::kClusterRoomDeviations), most_room);
+      const int64_t room = std::min(room_for(tuning::kClusterRoomDeviations), most);
       bound = {threads, vectors, static_cast<int>(rank), static_cast<int>(room), neighbours};
     }
   }
   return bound;
 }
 
-SampledBound sampled_bound(const Problem& problem, int least_threads, bool windows) {
-  const int side_by_side = tuning::kClusterSectorBytes / dtype_bytes(problem.dtype);
-  SampledBound bound = bound_beyond(side_by_side, problem, least_threads);
-  // A bound that rows of neighbours mislead is better than none.
-  if (bound.threads == 0) bound = bound_beyond(/*neighbours=*/0, problem, least_threads);
-  if (bound.threads == 0 && windows) without_sample(problem, bound);
-  return bound;
-}
-
-int least_threads(const Problem& problem, const Device& device) {
+SampledBound sampled_bound(const Problem& problem, const Device& device, bool windows) {
   const bool few_rows = problem.rows <= tuning::kClusterFewRows * device.sm_count;
-  return few_rows ? tuning::kClusterFewRowsThreads : tuning::kClusterMinThreads;
+  const int threads = few_rows ? tuning::kClusterFewRowsThreads : tuning::kClusterMinThreads;
+  const int side_by_side = tuning::kClusterSectorBytes / dtype_bytes(problem.dtype);
+  // Of larger blocks the sample may be too large a share of the row, and a bound that rows of neighbours
+  // mislead is better than none. So whether a row is served is a matter of its size alone.
+  SampledBound bound{};
+  for (const int least_threads : {threads, tuning::kClusterMinThreads}) {
+    for (const int neighbours : {side_by_side, 0}) {
+      if (bound.threads == 0) bound = bound_beyond(neighbours, problem, device, least_threads);
+    }
+  }
+  if (bound.threads == 0 && windows) without_sample(problem, device, bound);
+  return bound;
 }
 
 // As many to a row as run at once with those of all rows.
@@ -177,7 +205,7 @@ int cluster_blocks(const Problem& problem, const Device& device, int threads) {
 }  // namespace
 
 OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool windows) {
-  OneCluster config{sampled_bound(problem, least_threads(problem, device), windows)};
+  OneCluster config{sampled_bound(problem, device, windows)};
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
@@ -191,7 +219,7 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
 }
 
 EqualShares EqualShares::plan(const Problem& problem, const Device& device, bool windows) {
-  EqualShares config{sampled_bound(problem, least_threads(problem, device), windows)};
+  EqualShares config{sampled_bound(problem, device, windows)};
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
@@ -215,12 +243,12 @@ EqualShares EqualShares::plan(const Problem& problem, const Device& device, bool
 
 bool OneCluster::serves(const Problem& problem, const Device& device) {
   return problem.cols >= tuning::kClusterMinCols && problem.cols <= tuning::kClusterMaxCols &&
-         sampled_bound(problem, least_threads(problem, device), /*windows=*/false).threads > 0;
+         sampled_bound(problem, device, /*windows=*/false).threads > 0;
 }
 
 bool OneCluster::serves_windows(const Problem& problem, const Device& device) {
   return problem.cols >= tuning::kClusterMinCols &&
-         sampled_bound(problem, least_threads(problem, device), /*windows=*/true).threads > 0;
+         sampled_bound(problem, device, /*windows=*/true).threads > 0;
 }
 
 bool EqualShares::serves(const Problem& problem, const Device& device) {

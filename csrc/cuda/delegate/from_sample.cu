@@ -126,7 +126,8 @@ struct Memory {
          Sample<Bits, Index>& sample) {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
-    params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
+    // A pass stores at most half of what it reads.
+    params.buffer_capacity[1] = config.buffer / (config.of_lines ? 2 : tuning::kSampleElementsSecondBuffer);
     sample.set(config.sample_blocks_per_row, config.delegates, config.rank, config.slack);
     Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);

@@ -25,6 +25,11 @@ inline constexpr int64_t kDelegateMinBufferShare = 8;
 inline constexpr int kSamplePrefetchTiles = 4;
 // Elements far apart tell k where a row has so many for each of them; beyond, a good part of it is stored.
 inline constexpr int64_t kSampleElementsMinColsPerK = 8;
+// The workspace is then so many times the outputs and such a share of the input at most; of its second
+// buffer, for what a digit leaves of the candidates, so small a share is enough.
+inline constexpr double kSampleMemoryOfOutputs = 1.5;
+inline constexpr double kSampleMemoryOfInput = 0.08;
+inline constexpr int kSampleElementsSecondBuffer = 8;
 
 // ---- From a sample, one cluster a row ----
 
@@ -48,6 +53,7 @@ inline constexpr int kClusterMinThreads = 256;
 inline constexpr int kClusterFewRows = 2;
 inline constexpr int kClusterFewRowsThreads = 512;
 inline constexpr int kClusterMaxThreads = 1024;
+inline constexpr int kClusterStaticBytes = 6 * 1024;  // of shared memory: the kernels' own variables
 inline constexpr int kClusterThreadsPerSm = 1024;
 // Vectors of the sample that a thread keeps in registers: 64 bytes, and no more than 16 elements.
 constexpr int cluster_vectors(int element_bytes) { return element_bytes >= 4 ? 4 : element_bytes; }

@@ -146,6 +146,8 @@ struct Shared {
   uint32_t sampled;  // candidates
 };
 
+static_assert(sizeof(Shared<uint64_t>) <= tuning::kClusterStaticBytes);
+
 // What a block reads of a row.
 template <class Bits>
 struct Part {

@@ -124,11 +124,12 @@ struct RangeBins {
   }
 };
 
-// The same, but half of the bins are for what lies in `first` to `last`, by its own range; what comes before,
-// and behind, is left a quarter each.
+// The same, but half of the bins are for what lies in `first` to `last`, by a digit of its own range, as many
+// values may lie near zero and few far from it; what comes before, and behind, is left a quarter each.
 template <class Word, class Index>
 struct SpreadBins {
-  RangeBins<Word, Index> all, within;
+  RangeBins<Word, Index> all;
+  DigitBins<Word, Index> within;
   uint32_t first, last;  // of `all`
   uint32_t bins;
 
@@ -455,7 +456,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
     seen.add_to(scratch.range);
     __syncthreads();
     if (thread == 0) {
-      const auto within = RangeBins<Word, Index>::over(order, scratch.range.range(), count_of_bins / 2);
+      const auto within = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins / 2);
       scratch.spread = {all, within, first, last, static_cast<uint32_t>(count_of_bins)};
     }
   } else {

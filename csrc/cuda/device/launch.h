@@ -27,7 +27,7 @@ cudaError_t once_a_device(std::atomic<uint64_t>& said, Say&& say) {
 template <class Kernel>
 cudaError_t allow_shared_memory(Kernel* kernel, size_t bytes, std::atomic<uint64_t>& allowed) {
   // 48 KB, less what kernels here have as static variables: tests/simt counts those of each launch.
-  constexpr size_t kGivenToAll = 40 * 1024;
+  constexpr size_t kGivenToAll = 36 * 1024;
   if (bytes <= kGivenToAll) return cudaSuccess;
   return once_a_device(allowed, [&](int device) {
     int most = 0;

@@ -69,6 +69,8 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
     best = config;
     least = us;
   });
+  // What is supported has a form; on a GPU of less shared memory than most, of another algorithm at worst.
+  if (!best) return make_plan(problem, device, Algorithm::kAuto);
   return plan_of(problem, device, *best);
 }
 

@@ -172,8 +172,8 @@ void Copy::describe(const Problem&, char* text, size_t text_bytes) const {
 namespace {
 
 // Entries of a row's sample.
-int partition_samples(const Problem& problem, int64_t entries) {
-  const int most = most_in_block(problem, {});
+int partition_samples(const Problem& problem, const Device& device, int64_t entries) {
+  const int most = most_in_block(problem, device);
   return static_cast<int>(std::clamp<int64_t>(power_of_two_from(entries / tuning::kPartitionColsPerSample),
                                               tuning::kPartitionMinSamples, most));
 }
@@ -185,11 +185,11 @@ double partition_margin(int samples, double share) {
 
 }  // namespace
 
-bool Partition::serves(const Problem& problem, const Device&) {
+bool Partition::serves(const Problem& problem, const Device& device) {
   if (problem.cols < tuning::kPartitionMinCols || problem.cols > INT32_MAX || problem.rows > INT32_MAX / 1024)
     return false;
   const double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-  const int samples = partition_samples(problem, problem.cols);
+  const int samples = partition_samples(problem, device, problem.cols);
   // Most winners come before the upper bound.
   return share <= tuning::kPartitionMostShare && samples * share >= 2 * partition_margin(samples, share);
 }
@@ -202,7 +202,7 @@ Partition Partition::plan(const Problem& problem, const Device& device) {
   const bool wide = dtype_bytes(problem.dtype) == 8;
   const int64_t tile = tuning::kSplitThreads * (wide ? tuning::kSortWideItems : tuning::kSortItems);
   for (int round = 0; round < kMostRounds && entries > tuning::kPartitionLastEntries; ++round) {
-    const int samples = partition_samples(problem, entries);
+    const int samples = partition_samples(problem, device, entries);
     const double margin = partition_margin(samples, share);
     const double expected = 2 * margin / samples * static_cast<double>(entries);
     config.samples[round] = samples;

@@ -465,6 +465,9 @@ __device__ __noinline__ void sort_part_in_memory(
   }
 }
 
+static_assert(sizeof(BlockScratch<uint64_t, uint64_t>) + sizeof(LargePartScratch<uint64_t>) <=
+              tuning::kSortStaticBytes);
+
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kSortMaxThreads)
     sort_parts(Params params, int64_t cols, Order order) {
