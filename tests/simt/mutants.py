@@ -92,7 +92,6 @@ LARGE_PARTS = (
     "float32 normal 1x9000 k=4700 form=sort.whole_rows forced=1 parts=4 capacity=1024 threads=128 blocks=2 "
     "tile=1024 sm_count=2",
 )
-SIGNED = ("float32 normal 2x4000 k=4000 form=sort.whole_rows sm_count=2",)
 CROWDED = (
     "float32 winners_in_one_subrange 2x4000 k=4000 form=sort.whole_rows sm_count=2",
     "float32 few_distinct 2x3000 k=3000 form=sort.whole_rows sm_count=2",
@@ -231,7 +230,6 @@ MUTANTS = (
     Mutant("device/block_sort.cuh", "part * scale >> kPartBits", "part * scale >> (kPartBits - 1)", CROWDED),
     Mutant("device/block_sort.cuh", "group[own].keys.add(key);", ";", CROWDED),
     Mutant("device/block_sort.cuh", "keys.least == keys.greatest", "true", CROWDED),
-    Mutant("device/block_sort.cuh", "is_below ? -magnitude : magnitude", "magnitude", SIGNED),
     Mutant("device/block_sort.cuh", "__syncthreads();  // all ranges are known", ";", CROWDED),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the chunk is in order", ";", SORTED_IN_CLUSTER),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the part is known", ";", SORTED_IN_CLUSTER),
@@ -253,7 +251,7 @@ MUTANTS = (
     Mutant(
         "delegate/equal_shares.cu", "follow_kernel_before();", "let_next_kernel_start();", SHARES, which=2
     ),
-    Mutant("delegate/equal_shares.cu", "params.room - int64_t{place}", "int64_t{params.room}", SHARES),
+    Mutant("delegate/equal_shares.cu", "params.lists.values[at + i] = memory.values[i];", ";", SHARES),
     Mutant(
         "delegate/equal_shares.cu",
         "Cluster::wait();  // no block adds to a count that is yet to be zeroed",
@@ -263,7 +261,6 @@ MUTANTS = (
     Mutant(
         "delegate/equal_shares.cu", "Cluster::wait();  // the row's list is whole", "__syncthreads();", SHARES
     ),
-    Mutant("delegate/equal_shares.cu", "if (!is_first) return;", ";", SHARES),
     # Rows that do not lie side by side.
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list has been read", ";", STRIDED),
