@@ -11,8 +11,8 @@
 
 namespace gputopk::binding {
 
-inline void check_cuda_algorithm(const Request& request) {
-  const char* reason = cuda::unsupported_reason(request.problem, request.algorithm);
+inline void check_cuda_algorithm(const Request& request, const cuda::Device& device) {
+  const char* reason = cuda::unsupported_reason(request.problem, device, request.algorithm);
   check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm),
         " cannot serve this: ", reason);
 }

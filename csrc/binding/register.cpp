@@ -33,8 +33,10 @@ std::string describe_rerank(const RerankProblem& problem, const Tensor&) {
 
 std::string list_forms(const Request& request) { return forms_text(request.problem, cuda::Device{}); }
 
-constexpr Backend kMeta{check_cuda_algorithm, nullptr, describe};
-constexpr Backend kMetaForms{check_cuda_algorithm, nullptr, list_forms};
+void check_algorithm(const Request& request) { check_cuda_algorithm(request, cuda::Device{}); }
+
+constexpr Backend kMeta{check_algorithm, nullptr, describe};
+constexpr Backend kMetaForms{check_algorithm, nullptr, list_forms};
 constexpr RerankBackend kMetaRerank{nullptr, describe_rerank};
 
 }  // namespace

@@ -76,7 +76,7 @@ std::tuple<Tensor, Tensor> delegate_study(Tensor self, int64_t k, bool largest, 
                                           int64_t beta) {
   Request request = canonicalise(
       self, {k, -1, largest, sorted, false, std::nullopt, static_cast<int64_t>(Algorithm::kDelegate)});
-  check_cuda_algorithm(request);
+  check_cuda_algorithm(request, device_of(self.get_device_index()));
   check(beta >= 0 && beta <= 2, "gputopk::_delegate: beta must be 1, 2 or 0, but is ", beta);
   const bool plans_choice = alpha == 0 && beta == 0;
   const cuda::Device device = device_of(self.get_device_index());
@@ -101,7 +101,7 @@ std::tuple<Tensor, Tensor> grid_select_study(Tensor self, int64_t k, bool larges
                                              int64_t form) {
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
   request.algorithm = Algorithm::kGridSelect;
-  check_cuda_algorithm(request);
+  check_cuda_algorithm(request, device_of(self.get_device_index()));
   const cuda::Device device = device_of(self.get_device_index());
   constexpr int kWarpARow = cuda::grid_select::Study::kWarpARow;
   check(form >= 0 && form <= 2, "gputopk::_grid_select: form must be in [0, 2], but is ", form);
@@ -138,7 +138,7 @@ std::tuple<Tensor, Tensor> split_bucket_study(Tensor self, int64_t k, bool large
   namespace split_bucket = cuda::split_bucket;
   Request request = canonicalise(self, {k, -1, largest, sorted, false, std::nullopt, 0});
   request.algorithm = Algorithm::kSplitBucket;
-  check_cuda_algorithm(request);
+  check_cuda_algorithm(request, device_of(self.get_device_index()));
   check(rule >= 0 && rule <= 2, "gputopk::_split_bucket: rule must be in [0, 2], but is ", rule);
   const cuda::Device device = device_of(self.get_device_index());
   split_bucket::Study study;
@@ -283,7 +283,7 @@ VarlenOutputs varlen_study(const Tensor& self, int64_t k, const MaybeTensor& len
 std::tuple<Tensor, Tensor> strided_study(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted,
                                          int64_t algorithm, int64_t panel_bytes) {
   const Request request = canonicalise(self, {k, dim, largest, sorted, false, std::nullopt, algorithm});
-  check_cuda_algorithm(request);
+  check_cuda_algorithm(request, device_of(self.get_device_index()));
   check(!request.scattered, "gputopk::_strided: self has strides of which a copy would be made");
   check(panel_bytes > 0, "gputopk::_strided: panel_bytes must be positive, but is ", panel_bytes);
   const Tensor values = new_empty(request.sizes, request.value_dtype, self, kTopk);

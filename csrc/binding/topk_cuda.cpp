@@ -56,10 +56,16 @@ std::string list_forms(const Request& request) {
   return forms_text(request.problem, device_of(request.input.get_device_index()));
 }
 
-constexpr Backend kCuda{check_cuda_algorithm, run, describe_plan};
+// A call without an algorithm, as most are, asks for no device here.
+void check_algorithm(const Request& request) {
+  if (request.algorithm == Algorithm::kAuto) return;
+  check_cuda_algorithm(request, device_of(request.input.get_device_index()));
+}
+
+constexpr Backend kCuda{check_algorithm, run, describe_plan};
 constexpr Backend kAtenCuda{check_torchs_dtype, run, nullptr, at::cuda::topk_outf};
 constexpr Backend kOwnCuda{check_memory, run, nullptr};
-constexpr Backend kCudaForms{check_cuda_algorithm, nullptr, list_forms};
+constexpr Backend kCudaForms{check_algorithm, nullptr, list_forms};
 
 void boxed_topk_by_index(StableIValue* stack, uint64_t, uint64_t) {
   const Tensor self = argument<Tensor>(stack, 0);

@@ -161,7 +161,7 @@ cuda::Plan plan_of(const SimtTopk& call, const cuda::Device& device) {
   const auto algorithm = static_cast<gputopk::Algorithm>(call.algorithm);
   const std::string form = call.form;
   if (form.empty()) {
-    if (const char* reason = cuda::unsupported_reason(problem, algorithm))
+    if (const char* reason = cuda::unsupported_reason(problem, device, algorithm))
       throw std::invalid_argument(reason);
     return cuda::make_plan(problem, device, algorithm);
   }
@@ -169,7 +169,7 @@ cuda::Plan plan_of(const SimtTopk& call, const cuda::Device& device) {
   visit_forms([&](auto* type, const std::string& name) {
     using Form = std::decay_t<decltype(*type)>;
     if (name != form) return false;
-    if (const char* reason = cuda::unsupported_reason(problem, Form::kAlgorithm))
+    if (const char* reason = cuda::unsupported_reason(problem, device, Form::kAlgorithm))
       throw std::invalid_argument(reason);
     Taken take(parse(call.overrides));
     const bool forced = take("forced", 0) != 0;
@@ -331,7 +331,7 @@ int simt_strided(const SimtStrided* call, const SimtDevice* device, char* text, 
     const gputopk::StridedProblem strided{problem_of(call->topk), layout(call->input), layout(call->outputs)};
     const Problem& problem = strided.problem;
     const auto algorithm = static_cast<gputopk::Algorithm>(call->topk.algorithm);
-    if (const char* reason = cuda::unsupported_reason(problem, algorithm))
+    if (const char* reason = cuda::unsupported_reason(problem, gpu, algorithm))
       throw std::invalid_argument(reason);
     const cuda::StridedPlan plan = cuda::make_strided_plan(
         strided, gpu, algorithm, call->panel_bytes > 0 ? std::optional(call->panel_bytes) : std::nullopt);

@@ -42,11 +42,10 @@ bool FromMaxima::serves(const Problem& problem, const Device&) {
   return range.least <= range.most;
 }
 
-const char* unsupported_reason(const Problem& problem) {
+const char* unsupported_reason(const Problem& problem, const Device& device) {
   if (problem.k == 0) return nullptr;
-  const Device any{};  // whether a form serves is a matter of sizes
-  if (FromMaxima::serves(problem, any) || OneCluster::serves(problem, any) ||
-      FromSample::serves(problem, any)) {
+  if (FromMaxima::serves(problem, device) || OneCluster::serves(problem, device) ||
+      FromSample::serves(problem, device)) {
     return nullptr;
   }
   return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
@@ -83,11 +82,10 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
 FromSample FromSample::plan(const Problem& problem, const Device& device, bool of_lines) {
   const RowSample sample = of_lines ? sample_of_lines(problem) : sample_of_elements(problem);
   FromSample config{};
-  config.of_lines = sample.of_lines;
+  config.of_lines = of_lines;
   config.sample_blocks_per_row = sample.blocks_per_row;
   config.delegates = sample.delegates;
   config.rank = sample.rank;
-  config.slack = sample.slack;
   config.blocks_per_row = blocks_of_passes(problem, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
   config.likely_passes = passes_of_stored(problem, sample.candidates);
@@ -180,9 +178,9 @@ SampledBound sampled_bound(const Problem& problem, const Device& device, bool wi
   // Of larger blocks the sample may be too large a share of the row, and a bound that rows of neighbours
   // mislead is better than none. So whether a row is served is a matter of its size alone.
   SampledBound bound{};
-  for (const int least_threads : {threads, tuning::kClusterMinThreads}) {
+  for (int least = threads; least >= tuning::kClusterMinThreads; least /= 2) {
     for (const int neighbours : {side_by_side, 0}) {
-      if (bound.threads == 0) bound = bound_beyond(neighbours, problem, device, least_threads);
+      if (bound.threads == 0) bound = bound_beyond(neighbours, problem, device, least);
     }
   }
   if (bound.threads == 0 && windows) without_sample(problem, device, bound);

@@ -13,7 +13,7 @@
 namespace gputopk::cuda::delegate {
 
 // Why delegate cannot serve the request, or nullptr.
-const char* unsupported_reason(const Problem& problem);
+const char* unsupported_reason(const Problem& problem, const Device& device);
 
 // Overrides of the plan's numbers for studies; zero: the plan's choice.
 struct Study {
@@ -63,7 +63,6 @@ struct FromSample {
   bool of_lines;  // the sample; else of elements
   int delegates;  // a row, each of a group of lanes: a power of two up to 32
   int rank;       // the delegate that is the bound
-  int slack;      // or another, no more than so many behind it
   int blocks_per_row;
   int digit_bits;       // of the passes over candidates, or over the row
   int64_t buffer;       // candidates a row

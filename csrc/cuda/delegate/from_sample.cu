@@ -47,7 +47,7 @@ using tuning::kPassThreads;
 template <class Order, class Index>
 __global__ void __launch_bounds__(kPassThreads)
     take_sample(RadixPasses<typename Order::Bits, Index> params, Sample<typename Order::Bits, Index> sample,
-                bool of_lines, Order order) {
+                Order order) {
   using Bits = typename Order::Bits;
   let_next_kernel_start();
   const int64_t row = blockIdx.x / sample.blocks_per_row;
@@ -55,13 +55,13 @@ __global__ void __launch_bounds__(kPassThreads)
   const Bits* const input = params.input + row * params.row_stride;
   const Index last_index = static_cast<Index>(params.cols - 1);
   ExtendedKey<typename KeyWord<Bits>::type, Index> best;
-  if (of_lines) {
+  if (sample.of_lines) {
     const RowShape<Bits> shape(input, params.cols);
     best = best_of_lines(sample, part, shape.head, last_index, order, [&](int64_t vector) {
       return load_vector<Reading::kAgain>(input + shape.head + vector * kPerVector<Bits>);
     });
   } else {
-    const int64_t at = sample.strata.entry_of(static_cast<uint32_t>(part) * kPassThreads + threadIdx.x);
+    const int64_t at = sample.element(part);
     best = {order(input[at]), static_cast<Index>(last_index - static_cast<Index>(at))};
   }
   find_bound(params, sample, row, part, best, dynamic_shared());
@@ -128,7 +128,7 @@ struct Memory {
     params.buffer_capacity[0] = config.buffer;
     // A pass stores at most half of what it reads.
     params.buffer_capacity[1] = config.buffer / (config.of_lines ? 2 : tuning::kSampleElementsSecondBuffer);
-    sample.set(config.sample_blocks_per_row, config.delegates, config.rank, config.slack);
+    sample.set(config, problem.cols);
     Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);
     zeroed_bytes = workspace.bytes();
@@ -155,12 +155,6 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   params.adaptive = params.early_stop = true;
   params.likely_passes = config.likely_passes;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
-  // Lines are those that a row has wherever it begins.
-  constexpr int kLineVectors = tuning::kSampleLineVectors;
-  sample.strata = config.of_lines ? Strata::of((problem.cols / kPerVector<Bits> - 1) / kLineVectors,
-                                               int64_t{config.sample_blocks_per_row} *
-                                                   (kPassThreads / kLineVectors) * tuning::kSampleLines)
-                                  : Strata::of(problem.cols, config.delegates);
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
   if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample_blocks_per_row)) {
@@ -175,7 +169,7 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   error = allow_shared_memory(take_sample<Order, Index>, sample_bytes, allowed_sample);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, take_sample<Order, Index>, rows * config.sample_blocks_per_row,
-                        kPassThreads, sample_bytes, stream, params, sample, config.of_lines, order);
+                        kPassThreads, sample_bytes, stream, params, sample, order);
   if (error != cudaSuccess) return error;
 
   error = allow_shared_memory(store_candidates<Order, Index>, kStoreBytes<Index>, allowed_store);

@@ -18,18 +18,32 @@ template <class Bits, class Index>
 struct Sample {
   int blocks_per_row;
   int group;
-  int rank, slack;
+  int rank;  // of the bound, or one no more than `slack` behind it
+  int slack;
   int delegates;                                           // a row
-  Strata strata;                                           // of lines or of elements; one of each is read
+  bool of_lines;                                           // else of elements
+  Strata strata;                                           // of either; one of each is read
   ExtendedKey<typename KeyWord<Bits>::type, Index>* list;  // rows x delegates
 
-  // Blocks of kPassThreads.
-  void set(int blocks, int count, int rank_of_bound, int slack_of_rank) {
-    blocks_per_row = blocks;
-    delegates = count;
-    group = blocks * tuning::kPassThreads / count;
-    rank = rank_of_bound;
-    slack = slack_of_rank;
+  // By a form's config, of blocks of kPassThreads. Lines are those that a row has wherever it begins.
+  template <class Config>
+  void set(const Config& config, int64_t cols) {
+    constexpr int kLineVectors = tuning::kSampleLineVectors;
+    blocks_per_row = config.sample_blocks_per_row;
+    delegates = config.delegates;
+    group = blocks_per_row * tuning::kPassThreads / delegates;
+    rank = config.rank;
+    of_lines = config.of_lines;
+    slack = rank / (of_lines ? tuning::kSampleLinesSlack : tuning::kSampleElementsSlack);
+    strata = of_lines ? Strata::of((cols / kPerVector<Bits> - 1) / kLineVectors,
+                                   int64_t{blocks_per_row} * (tuning::kPassThreads / kLineVectors) *
+                                       tuning::kSampleLines)
+                      : Strata::of(cols, delegates);
+  }
+
+  // The thread's element in part `part` of a row's sample of elements.
+  __device__ int64_t element(int part) const {
+    return strata.entry_of(static_cast<uint32_t>(part) * tuning::kPassThreads + threadIdx.x);
   }
 
   size_t shared_bytes() const { return sizeof(uint32_t) * kListBins + sizeof(*list) * delegates; }

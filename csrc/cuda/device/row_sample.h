@@ -36,11 +36,9 @@ GPUTOPK_HOST_DEVICE Real sample_rank_of_neighbours(Real winners, int64_t k, int 
 }  // namespace tuning
 
 struct RowSample {
-  bool of_lines;  // else of elements far apart
   int blocks_per_row;
   int delegates;      // a row, each of a group of lanes: a power of two up to 32
   int rank;           // the delegate that is the bound
-  int slack;          // or another, no more than so many behind it
   double candidates;  // that reach the bound, as far as can be expected
   int64_t room;       // for candidates a row
 };
@@ -50,7 +48,6 @@ inline RowSample sample_of_lines(const Problem& problem) {
   const int element_bytes = dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
   RowSample sample{};
-  sample.of_lines = true;
 
   // As large as it takes to have few candidates, but a share of the row at most. Of the k best, `winners` are
   // in it, give or take a few times the square root of that.
@@ -81,7 +78,6 @@ inline RowSample sample_of_lines(const Problem& problem) {
   const double reaching = (std::floor(rank) - 1) * of_line * (16.0 / element_bytes) + 1;
   if (reaching < k) rank = std::max(rank, delegates_per_line + 1.0);
   sample.rank = static_cast<int>(std::min(rank, static_cast<double>(sample.delegates)));
-  sample.slack = sample.rank / tuning::kSampleLinesSlack;
 
   // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
   // all that lie between a line, or its part of it, and the next one.
@@ -110,7 +106,6 @@ inline RowSample sample_of_elements(const Problem& problem) {
   sample.blocks_per_row = sample.delegates / tuning::kPassThreads;
   const double winners = sample.delegates * static_cast<double>(problem.k) / cols;
   sample.rank = std::min(static_cast<int>(tuning::sample_rank(winners)), sample.delegates);
-  sample.slack = sample.rank / tuning::kSampleElementsSlack;
   sample.candidates = sample.rank * cols / sample.delegates;
   const double most = 1 + 1.0 / tuning::kSampleElementsSlack +
                       tuning::kSampleDeviations / std::sqrt(static_cast<double>(sample.rank));

@@ -25,8 +25,8 @@ struct Strata {
 
  private:
   __device__ static uint32_t scrambled(uint32_t x) {
-    x = (x ^ 0x9E3779B9u ^ (x >> 16)) *
-        0x85EBCA6Bu;  // 0 would stay 0: an entry that callers often make special
+    // The constant, as 0 would stay 0: an entry that callers often make special.
+    x = (x ^ 0x9E3779B9u ^ (x >> 16)) * 0x85EBCA6Bu;
     x = (x ^ (x >> 13)) * 0xC2B2AE35u;
     return x ^ (x >> 16);
   }

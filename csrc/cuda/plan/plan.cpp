@@ -39,14 +39,14 @@ double microseconds_of(const Form& form, const Problem& problem, const Device& d
 
 }  // namespace
 
-const char* unsupported_reason(const Problem& problem, Algorithm algorithm) {
+const char* unsupported_reason(const Problem& problem, const Device& device, Algorithm algorithm) {
   switch (algorithm) {
     case Algorithm::kAuto:
     case Algorithm::kAir: return nullptr;
     case Algorithm::kBitonic: return bitonic::unsupported_reason(problem);
-    case Algorithm::kDelegate: return delegate::unsupported_reason(problem);
+    case Algorithm::kDelegate: return delegate::unsupported_reason(problem, device);
     case Algorithm::kGridSelect: return grid_select::unsupported_reason(problem);
-    case Algorithm::kSort: return sort::unsupported_reason(problem);
+    case Algorithm::kSort: return sort::unsupported_reason(problem, device);
     case Algorithm::kSplitBucket: return split_bucket::unsupported_reason(problem);
   }
   return "there is no such algorithm";
@@ -69,8 +69,6 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
     best = config;
     least = us;
   });
-  // What is supported has a form; on a GPU of less shared memory than most, of another algorithm at worst.
-  if (!best) return make_plan(problem, device, Algorithm::kAuto);
   return plan_of(problem, device, *best);
 }
 

@@ -49,8 +49,8 @@ bool needs_order(const Form& form, const Problem& problem) {
   return problem.sorted && !form.in_order(problem);
 }
 
-// Why `algorithm` cannot serve the request, or nullptr.
-const char* unsupported_reason(const Problem& problem, Algorithm algorithm);
+// Why `algorithm` cannot serve the request on the device, or nullptr.
+const char* unsupported_reason(const Problem& problem, const Device& device, Algorithm algorithm);
 
 // The form of `algorithm`, or of any for kAuto, that takes the least time by the costs that were measured.
 // `algorithm` must be supported.

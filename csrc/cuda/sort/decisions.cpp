@@ -123,8 +123,8 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
   return shape;
 }
 
-const char* unsupported_reason(const Problem& problem) {
-  const bool serves = WholeRows::serves(problem, {}) || Partition::serves(problem, {});
+const char* unsupported_reason(const Problem& problem, const Device& device) {
+  const bool serves = WholeRows::serves(problem, device) || Partition::serves(problem, device);
   return serves ? nullptr : "rows are longer than 8192, and k is less than an eighth of cols";
 }
 

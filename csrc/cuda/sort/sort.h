@@ -12,7 +12,7 @@
 namespace gputopk::cuda::sort {
 
 // Why no form here serves the request, or nullptr.
-const char* unsupported_reason(const Problem& problem);
+const char* unsupported_reason(const Problem& problem, const Device& device);
 
 // A cluster of blocks that sorts a row.
 struct ClusterShape {

@@ -62,7 +62,6 @@ OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, 
   config.sample_blocks_per_row = sample.blocks_per_row;
   config.delegates = sample.delegates;
   config.rank = sample.rank;
-  config.slack = sample.slack;
   config.buffer = sample.room;
   config.blocks_per_row = blocks_of_passes(selection, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(selection, device));

@@ -110,7 +110,7 @@ struct RowSum {
 template <class Self, class Add, bool kMomentum, class Order>
 __global__ void __launch_bounds__(kPassThreads)
     sample_sums(RadixPasses<typename Self::Bits, Index> params, Sample<typename Self::Bits, Index> sample,
-                bool lines, Sum<Self, Add> sum, Order order) {
+                Sum<Self, Add> sum, Order order) {
   using Bits = typename Self::Bits;
   using Rows = RowSum<Self, Add, kMomentum>;
   let_next_kernel_start();
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(kPassThreads)
   const Rows sums(sum, row);
   const Index last_index = static_cast<Index>(params.cols - 1);
   Extended<Bits> best;
-  if (lines) {
+  if (sample.of_lines) {
     best = best_of_lines(sample, part, /*head=*/0, last_index, order, [&](int64_t vector) {
       typename Rows::template Loaded<Rows::kWidth> x;
       sums.load(vector * Rows::kWidth, x);
@@ -127,8 +127,7 @@ __global__ void __launch_bounds__(kPassThreads)
       return cuda::Vector<Bits>{*reinterpret_cast<const uint4*>(x.self.at)};
     });
   } else {
-    const uint32_t thread = static_cast<uint32_t>(part) * kPassThreads + threadIdx.x;
-    const int64_t col = sample.strata.entry_of(thread);
+    const int64_t col = sample.element(part);
     typename Rows::template Loaded<1> x;
     sums.load(col, x);
     sums.accumulate(x);
@@ -449,7 +448,7 @@ struct Memory {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
     params.buffer_capacity[1] = config.buffer / 2;  // a pass stores at most half of what it reads
-    sample.set(config.sample_blocks_per_row, config.delegates, config.rank, config.slack);
+    sample.set(config, problem.cols);
     spans.blocks_per_row = config.store_blocks_per_row;
     spans.chunk = config.chunk;
     spans.chunks = (problem.cols + config.chunk - 1) / config.chunk;
@@ -488,11 +487,6 @@ cudaError_t launch(const OneRead& config, const SparsifyProblem& problem, const 
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.adaptive = params.early_stop = params.bound_alone = true;
   params.likely_passes = config.likely_passes;
-  const int64_t lines = int64_t{config.sample_blocks_per_row} * (kPassThreads / tuning::kSampleLineVectors) *
-                        tuning::kSampleLines;
-  sample.strata = config.of_lines
-                      ? Strata::of((problem.cols / kPerVector<Bits> - 1) / tuning::kSampleLineVectors, lines)
-                      : Strata::of(problem.cols, config.delegates);
   const Sum<Self, Add> sum = sum_of<Self, Add>(problem, buffers, /*as_one_row=*/false);
   const bool ahead = config.launches_ahead;
   const unsigned rows = static_cast<unsigned>(problem.rows);
@@ -504,7 +498,7 @@ cudaError_t launch(const OneRead& config, const SparsifyProblem& problem, const 
   error = allow_shared_memory(take_sample, sample.shared_bytes(), allowed_sample);
   if (error != cudaSuccess) return error;
   error = launch_kernel(ahead, take_sample, rows * config.sample_blocks_per_row, kPassThreads,
-                        sample.shared_bytes(), stream, params, sample, config.of_lines, sum, order);
+                        sample.shared_bytes(), stream, params, sample, sum, order);
   if (error != cudaSuccess) return error;
 
   const auto store = accumulate_and_store<Self, Add, kMomentum, Order>;

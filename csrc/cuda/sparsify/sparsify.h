@@ -45,7 +45,6 @@ ErrorCode drop_what_is_not_finite(const Config& config, const SparsifyProblem& p
 // All of it with one read, where a sample of a long row tells the bound before the accumulation.
 struct OneRead {
   bool of_lines;  // the sample; else of elements
-  int slack;      // of the bound's rank
   int sample_blocks_per_row;
   int delegates;  // a row
   int rank;       // the delegate that is the bound
