@@ -174,6 +174,23 @@ cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device&
   return config;
 }
 template <>
+cuda::delegate::ResidentCluster config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  namespace tuning = cuda::tuning;
+  auto config = cuda::delegate::ResidentCluster::plan(problem, device);
+  config.threads = static_cast<int>(take("threads", std::max(tuning::kClusterMinThreads, config.threads)));
+  config.elements = static_cast<int>(take("elements", std::max(tuning::kResidentElements, config.elements)));
+  config.blocks = static_cast<int>(take("cluster", std::max(1, config.blocks)));
+  config.rank = static_cast<int>(take("rank", (problem.k + config.blocks - 1) / config.blocks));
+  config.room = static_cast<int>(take("room", config.threads * tuning::kResidentClusterItems));
+  require(config.threads >= tuning::kClusterMinThreads, "such a block");
+  require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
+  require(config.rank <= config.threads, "a bound of that rank");
+  require(config.room % 64 == 0 && config.room >= problem.k &&
+              config.room <= config.threads * tuning::kResidentClusterItems,
+          "such room");
+  return config;
+}
+template <>
 cuda::delegate::EqualShares config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::delegate::EqualShares::plan(problem, device);
   take_bound(problem, take, config);

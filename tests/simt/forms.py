@@ -74,6 +74,16 @@ def _delegate_cluster(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _resident_cluster(rng: random.Random) -> dict[str, int]:
+    return {
+        "cluster": rng.choice((1, 2, 4, 8, 16)),
+        "threads": rng.choice((256, 256, 512)),
+        "elements": rng.choice((16, 16, 32)),
+        "rank": rng.choice((1, 9, 40, 256)),
+        "room": rng.choice((64, 512, 1024)),
+    }
+
+
 def _equal_shares(rng: random.Random) -> dict[str, int]:
     shares = {"blocks": rng.choice((1, 2, 3, 7)), "order_threads": rng.choice((256, 512, 1024))}
     return _delegate_cluster(rng) | shares
@@ -104,6 +114,7 @@ _DRAW = {
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
     "delegate.one_cluster": _delegate_cluster,
+    "delegate.resident_cluster": _resident_cluster,
     "delegate.equal_shares": _equal_shares,
     "sort.whole_rows": _whole_rows,
     "split_bucket.radix": _split_bucket,

@@ -106,6 +106,11 @@ SHARES = (
     "float32 normal 2x17000 k=200 form=delegate.equal_shares forced=1 blocks=3 threads=256 rank=3 room=1024 "
     "cluster=4",
 )
+RESIDENT_CLUSTER = (
+    "float32 normal 2x9000 k=100 form=delegate.resident_cluster forced=1 cluster=4 threads=256",
+    "float32 few_distinct 2x9000 k=100 form=delegate.resident_cluster forced=1 cluster=4 threads=256",
+    "int16 all_equal 1x20000 k=600 form=delegate.resident_cluster forced=1 cluster=8 threads=256 room=1024",
+)
 STRIDED = (
     "float32 normal 66x9 k=3 inner=33",
     "float32 normal 70x100 k=12 inner=35",
@@ -261,6 +266,30 @@ MUTANTS = (
     Mutant(
         "delegate/equal_shares.cu", "Cluster::wait();  // the row's list is whole", "__syncthreads();", SHARES
     ),
+    # A row in a cluster's registers.
+    Mutant(
+        "delegate/resident_cluster.cu",
+        "Cluster::wait();  // all blocks have a bound",
+        "__syncthreads();",
+        RESIDENT_CLUSTER,
+    ),
+    Mutant(
+        "delegate/resident_cluster.cu",
+        "Cluster::wait();  // all blocks have counted, and know what was listed before",
+        "__syncthreads();",
+        RESIDENT_CLUSTER,
+    ),
+    Mutant(
+        "delegate/resident_cluster.cu", "__syncthreads();  // the count is zero", ";", RESIDENT_CLUSTER
+    ),
+    Mutant(
+        "delegate/resident_cluster.cu", "__syncthreads();  // the list is whole", ";", RESIDENT_CLUSTER
+    ),
+    Mutant(
+        "delegate/resident_cluster.cu", "before.above + min(", "before.above + max(", RESIDENT_CLUSTER
+    ),
+    Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),
+    Mutant("device/maxima_bound.cuh", "count[i] < rank) break", "count[i] <= rank) break", RESIDENT_CLUSTER),
     # Rows that do not lie side by side.
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list has been read", ";", STRIDED),

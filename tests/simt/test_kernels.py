@@ -110,6 +110,13 @@ FORMS = {
         ("1x17000", 100, "forced=1 cluster=4 threads=256"),
         ("1x17000", 200, "forced=1 cluster=2 threads=256 rank=3 room=1024"),
     ],
+    "delegate.resident_cluster": [
+        ("2x9000", 100, "forced=1 cluster=4 threads=256"),
+        ("3x14001", 400, "forced=1 cluster=2 threads=256 elements=32 room=1024"),
+        ("1x9000", 60, "forced=1 cluster=8 threads=256 rank=1 room=512"),
+        ("1x9000", 60, "forced=1 cluster=2 threads=256 room=64"),
+        ("1x9000", 60, "forced=1 cluster=8 threads=256 cluster_room=4"),
+    ],
     "delegate.equal_shares": [
         ("2x6000", 50, "forced=1 threads=256"),
         ("3x9000", 100, "forced=1 blocks=4 threads=256"),

@@ -23,6 +23,7 @@
 #include "cuda/air/numbers.h"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/entry.cuh"
+#include "cuda/device/equals.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/maxima_bound.cuh"
@@ -39,7 +40,6 @@ namespace gputopk::cuda::air {
 namespace {
 
 constexpr int kMostWarps = tuning::kAirResidentMaxThreads / 32;
-constexpr int kMostVectors = 8;
 
 using Index = uint32_t;
 
@@ -86,63 +86,12 @@ struct Shared {
   uint32_t listed;
   BinScratch bins;
   Crowd<typename Numbers<Order>::Number> crowds[kMostWarps];
-  uint32_t equals[kMostVectors * kMostWarps];  // of each vector of each warp, then those before
+  uint32_t equals[kVectorsOfEquals * kMostWarps];
   BlockScratch<typename KeyWord<Bits>::type, Index> sort;
   // Where the list is found by digits.
   KeyRange<Held> range;
   TargetDigit<uint32_t> target;
 };
-
-// Calls visit(place, i) for the thread's elements number i that are equal, where `place`, below `wanted`,
-// counts the block's that have lower indices. By all threads of a block; `equals` is in shared memory.
-template <class Share, class IsEqual, class Visit>
-__device__ __forceinline__ void visit_equals(int wanted, uint32_t* equals, IsEqual&& is_equal,
-                                             Visit&& visit) {
-  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
-  const int warps = static_cast<int>(blockDim.x / 32);
-  static_assert(Share::kVectors <= kMostVectors);
-  const auto count_of = [&](int v) {
-    unsigned own = 0;
-#pragma unroll
-    for (int i = 0; i < Share::kInVector; ++i) own += is_equal(v * Share::kInVector + i);
-    return own;
-  };
-#pragma unroll
-  for (int v = 0; v < Share::kVectors; ++v) {
-    const unsigned all = __reduce_add_sync(~0u, count_of(v));
-    if (lane == 0) equals[v * warps + warp] = all;
-  }
-  __syncthreads();  // all vectors of all warps are counted
-  if (warp == 0) {
-    // A vector of all warps lies before the next vector of any: in this order indices ascend.
-    const int counts = Share::kVectors * warps, each = (counts + 31) / 32;
-    int own = 0;
-    for (int i = 0; i < each; ++i) {
-      const int at = lane * each + i;
-      own += at < counts ? static_cast<int>(equals[at]) : 0;
-    }
-    int before = sum_so_far(own) - own;
-    for (int i = 0; i < each; ++i) {
-      const int at = lane * each + i;
-      if (at >= counts) break;
-      const int count = static_cast<int>(equals[at]);
-      equals[at] = static_cast<uint32_t>(before);
-      before += count;
-    }
-  }
-  __syncthreads();  // what lies before each is known
-#pragma unroll
-  for (int v = 0; v < Share::kVectors; ++v) {
-    const int before = static_cast<int>(equals[v * warps + warp]);
-    if (before >= wanted) break;
-    const int own = static_cast<int>(count_of(v));
-    int place = before + sum_so_far(own) - own;
-#pragma unroll
-    for (int i = v * Share::kInVector; i < (v + 1) * Share::kInVector; ++i) {
-      if (is_equal(i) && place++ < wanted) visit(place - 1, i);
-    }
-  }
-}
 
 // What is known of a row.
 template <class Number>
@@ -449,7 +398,7 @@ __device__ __noinline__ void write_sorted(int listed, const typename Order::Bits
                                           Shared<Order>& shared, Write write) {
   using Bits = typename Order::Bits;
   sort_in_block<tuning::kAirResidentItems>(
-      listed, order, memory, shared.sort,
+      listed, write.k, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
         index = memory.indices[i];
         bits = index < static_cast<Index>(cols) ? input[index] : order.worst();

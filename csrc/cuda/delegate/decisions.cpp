@@ -216,6 +216,67 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
   return config;
 }
 
+namespace {
+
+// Elements that reach the least of `blocks` blocks' delegates of a rank, as far as can be expected: a block
+// has a Poisson variable of delegates above a threshold, the least of them is some deviations below their
+// mean, and some stand for more than one element.
+double candidates_of_blocks(double blocks, double rank, double threads) {
+  const double ln = std::log(blocks);
+  const double delegates = rank * (1 + 1.0 / tuning::kResidentRankSlack) + tuning::kResidentLeastSlack +
+                           std::sqrt(2 * rank * ln) + ln;
+  return delegates < threads ? blocks * threads * -std::log(1 - delegates / threads)
+                             : blocks * threads * tuning::kResidentElements;
+}
+
+}  // namespace
+
+ResidentCluster ResidentCluster::plan(const Problem& problem, const Device& device) {
+  const int bytes = dtype_bytes(problem.dtype);
+  // The row may begin anywhere in its first vector.
+  const int64_t in_vector = 16 / bytes;
+  const int64_t places = problem.cols % in_vector == 0 ? problem.cols : problem.cols + in_vector - 1;
+  const int most_elements = bytes == 8 ? tuning::kResidentElements : tuning::kResidentMostElements;
+  const bool few_rows = problem.rows * tuning::kClusterMostBlocks <= device.sm_count / 2;
+  const int most_blocks =
+      std::min(device.cluster_blocks, few_rows ? tuning::kClusterMostBlocks : tuning::kResidentBlocks);
+  ResidentCluster best{};
+  double least = 0;
+  // Small blocks, which start sooner, unless they have no room.
+  for (int threads = tuning::kResidentMinThreads; threads <= tuning::kClusterMaxThreads && best.threads == 0;
+       threads *= 2) {
+    const int64_t room =
+        std::min(most_room(problem, device, threads), int64_t{tuning::kResidentClusterItems} * threads);
+    const int per_sm = tuning::kClusterThreadsPerSm / threads;
+    const double at_once = tuning::kClusterReach * device.sm_count * per_sm;
+    for (int blocks = 2; blocks <= most_blocks; blocks *= 2) {
+      const int64_t rank = divide_up(problem.k, blocks);
+      if (static_cast<double>(rank) > tuning::kResidentMostRank * threads) continue;
+      const double candidates = candidates_of_blocks(blocks, static_cast<double>(rank), threads);
+      if (candidates > static_cast<double>(room)) continue;
+      const double all_blocks = static_cast<double>(problem.rows) * blocks;
+      const double of_sm = std::min<double>(per_sm, std::ceil(all_blocks / device.sm_count));
+      const double row_bytes = static_cast<double>(problem.cols) * bytes;
+      const double us =
+          std::ceil(all_blocks / at_once) *
+              (tuning::kResidentWaveUs + of_sm * row_bytes / blocks / tuning::kResidentSmBytesPerUs) +
+          candidates / threads * tuning::kResidentItemUs;
+      for (int elements = tuning::kResidentElements; elements <= most_elements; elements *= 2) {
+        if (int64_t{blocks} * threads * elements < places) continue;
+        if (best.threads > 0 && us >= least) break;
+        best = {threads, elements, blocks, static_cast<int>(rank), static_cast<int>(room)};
+        least = us;
+        break;
+      }
+    }
+  }
+  return best;
+}
+
+bool ResidentCluster::serves(const Problem& problem, const Device& device) {
+  return problem.cols >= tuning::kResidentMinCols && plan(problem, device).threads > 0;
+}
+
 EqualShares EqualShares::plan(const Problem& problem, const Device& device, bool windows) {
   EqualShares config{sampled_bound(problem, device, windows)};
   if (config.threads == 0) return config;
@@ -290,6 +351,14 @@ void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes)
                 bound);
 }
 
+void ResidentCluster::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(
+      text, text_bytes,
+      "delegate: a row in the registers of a cluster of %d blocks, %d threads, %d elements a thread, "
+      "bound is number %d of a block's delegates, room for %d candidates",
+      blocks, threads, elements, rank, room);
+}
+
 void EqualShares::describe(const Problem& problem, char* text, size_t text_bytes) const {
   char bound[120];
   describe_bound(*this, problem, bound, sizeof(bound));
@@ -317,6 +386,11 @@ Work OneCluster::work(const Problem& problem, const Device& device) const {
   const bool is_listed = problem.cols <= room;
   return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
                  vectors > 0 || is_listed ? 1 : tuning::kClusterReadsWithoutSample);
+}
+
+Work ResidentCluster::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
+                 /*reads=*/1);
 }
 
 Work EqualShares::work(const Problem& problem, const Device& device) const {

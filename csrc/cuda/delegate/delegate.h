@@ -116,8 +116,29 @@ struct OneCluster : SampledBound {
                         Stream stream) const;
 };
 
-// The same in three launches, for rows of any lengths: the elements of all of them are shared equally by the
-// GPU's blocks.
+// Rows in the registers of a cluster's blocks, which find the bound in what they hold: one read, one launch,
+// and the winners in order.
+struct ResidentCluster {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.resident_cluster";
+
+  int threads;   // of a block; 0: such rows do not fit, or k is too much for a bound from delegates
+  int elements;  // a thread's at most
+  int blocks;    // of a row's cluster: a power of two
+  int rank;      // of the bound among a block's delegates, one a thread
+  int room;      // for candidates of a row: a multiple of 64
+
+  static bool serves(const Problem& problem, const Device& device);
+  static ResidentCluster plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem&) const { return 0; }
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// OneCluster's way in three launches, for rows of any lengths: the elements of all of them are shared equally
+// by the GPU's blocks.
 struct EqualShares : SampledBound {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.equal_shares";

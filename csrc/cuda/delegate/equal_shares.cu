@@ -317,13 +317,13 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const Bits* const values = params.lists.values + number * params.room;
   const Index* const indices = params.lists.indices + number * params.room;
   sort_in_block<kItems>(
-      static_cast<int>(count), order, memory, shared.sort,
+      static_cast<int>(count), row.k, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
         bits = by_position ? Bits{} : values[i];  // equals go by index
         index = indices[i];
       },
       [&](int rank, Bits bits, Index index) {
-        if (rank < row.k) output.write(rank, by_position ? row.begin[index] : bits, index);
+        output.write(rank, by_position ? row.begin[index] : bits, index);
       });
 }
 

@@ -53,7 +53,7 @@ inline constexpr int kClusterMinThreads = 256;
 inline constexpr int kClusterFewRows = 2;
 inline constexpr int kClusterFewRowsThreads = 512;
 inline constexpr int kClusterMaxThreads = 1024;
-inline constexpr int kClusterStaticBytes = 6 * 1024;  // of shared memory: the kernels' own variables
+inline constexpr int kClusterStaticBytes = 8 * 1024;  // of shared memory: the kernels' own variables
 inline constexpr int kClusterThreadsPerSm = 1024;
 // Vectors of the sample that a thread keeps in registers: 64 bytes, and no more than 16 elements.
 constexpr int cluster_vectors(int element_bytes) { return element_bytes >= 4 ? 4 : element_bytes; }
@@ -71,11 +71,36 @@ inline constexpr double kClusterLeastRoomDeviations = 4;
 inline constexpr int kClusterSectorBytes = 32;
 // Windows of so many times k candidates or fewer are listed whole.
 inline constexpr int kClusterListedWinners = 2;
-// Digits of the row, where a sample misled: two histograms of 8 KB together.
+// Digits of the row, where a sample misled.
 inline constexpr int kClusterDigitBits = 10;
-inline constexpr int kClusterCounters = 2 << kClusterDigitBits;
 // Bytes that all blocks together fetch into L2 while they find their bounds: what L2 holds at once.
 inline constexpr double kClusterPrefetchBytes = 32e6;
+
+// ---- In the registers of a cluster ----
+
+// Rows so long: shorter ones are one block's. At most 16 blocks of 1024 threads, 64 registers each, hold
+// 32 elements a thread of 4 bytes or less, or 16 of 8.
+inline constexpr int64_t kResidentMinCols = 1 << 13;
+inline constexpr int kResidentElements = 16;
+inline constexpr int kResidentMostElements = 32;
+inline constexpr int kResidentMinThreads = 512;
+// Blocks of a row: clusters of more get into each other's way, unless they are few.
+inline constexpr int kResidentBlocks = 8;
+// Lanes whose vectors lie side by side, 64 bytes: few, so that in a sorted row each warp has some of the
+// best; but as much as memory reads at once.
+inline constexpr int kResidentLanes = 4;
+// The bound is of such a rank among a block's delegates at most, a share of its threads: near the least of them
+// it says little. One greater by such a share of it, and a few, will do.
+inline constexpr double kResidentMostRank = 0.5;
+inline constexpr int kResidentRankSlack = 16;
+inline constexpr int kResidentLeastSlack = 2;
+// The list has room for so many entries a thread, few of which go without a place in it.
+inline constexpr int kResidentClusterItems = 8;
+// What a plan is chosen by, in microseconds: a wave of clusters, what an SM reads, and an entry of a thread's
+// that is put in order.
+inline constexpr double kResidentWaveUs = 8;
+inline constexpr double kResidentSmBytesPerUs = 60e3;
+inline constexpr double kResidentItemUs = 0.4;
 
 // ---- From a sample, equal shares ----
 

@@ -47,12 +47,6 @@ struct Params {
   WinnerWriter<Bits> output;
 };
 
-// What all blocks of the row have listed, and, of those before this one, how many.
-struct Listed {
-  uint64_t all;
-  uint32_t before;
-};
-
 // How the blocks of its cluster share a row.
 struct Sharing {
   int blocks;  // that have a tile at least; the others end
@@ -77,7 +71,6 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   using Bits = typename Order::Bits;
   __shared__ Shared<Bits> shared;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
   const int64_t row_number = blockIdx.x / static_cast<unsigned>(cluster_blocks);
   const Row<Bits> row = params.rows.of(row_number);
@@ -113,54 +106,22 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   }
   Listed listed{};
   for (;;) {
-    __syncthreads();  // nothing of the list's memory is in use
-    if (thread == 0) shared.listed = 0;
-    __syncthreads();  // the count is zero
-    list_part(part, bound, order, candidates, static_cast<uint32_t>(params.room), memory, shared.listed);
-    listed = {};
-    if (blocks == 1) {
-      __syncthreads();  // the list is whole
-      listed.all = shared.listed;
-    } else {
-      Cluster::arrive();
-      Cluster::wait();  // all lists are whole
-      // By every warp, a lane a block.
-      const int lane = thread % 32;
-      const uint32_t of_block = lane < blocks ? *Cluster::of_block(&shared.listed, lane) : 0;
-      listed.all = __reduce_add_sync(~0u, of_block);
-      listed.before = __reduce_add_sync(~0u, lane < number ? of_block : 0);
-    }
+    listed = list_row(part, bound, blocks, number, order, candidates, static_cast<uint32_t>(params.room),
+                      memory, shared.listed);
     if (listed.all >= k && listed.all <= room) break;
-    if (blocks > 1) {
-      Cluster::arrive();
-      Cluster::wait();  // all know it, before a count is reset
-    }
     bound = bound_of_row(row, part, blocks, order, candidates, count, params.room, memory.counters, shared);
   }
 
   // Step 3.
-  if (blocks > 1) {
-    const int own = static_cast<int>(shared.listed);
-    if (number > 0) {
-      Bits* const values = Cluster::of_block(memory.values, 0) + listed.before;
-      Index* const indices = Cluster::of_block(memory.indices, 0) + listed.before;
-      for (int i = thread; i < own; i += threads) {
-        values[i] = memory.values[i];
-        indices[i] = memory.indices[i];
-      }
-    }
-    Cluster::arrive();
-    Cluster::wait();  // the first block has all, and needs no other's memory any more
-    if (number > 0) return;
-  }
-  sort_in_block<kItems>(
-      static_cast<int>(listed.all), order, memory, shared.sort,
+  if (!bring_together(listed, shared.listed, blocks, number, memory, shared.sort)) return;
+  sort_prepared<kItems>(
+      static_cast<int>(listed.all), row.k, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
         bits = by_position ? Bits{} : memory.values[i];  // equals go by index
         index = memory.indices[i];
       },
       [&](int rank, Bits bits, Index index) {
-        if (rank < row.k) output.write(rank, by_position ? row.begin[index] : bits, index);
+        output.write(rank, by_position ? row.begin[index] : bits, index);
       });
 }
 

@@ -1,5 +1,6 @@
 // Rows whose bound a block finds in a sample of sectors, and whose candidates it lists on chip.
-// Common to one_cluster.cu, which says how it goes, and equal_shares.cu.
+// Common to one_cluster.cu, which says how it goes, and equal_shares.cu; resident_cluster.cu lists as they
+// do, and falls back on the same.
 #pragma once
 
 #include <cstdint>
@@ -76,9 +77,14 @@ struct Rectangle {
 };
 
 template <class Bits>
+Row<Bits> first_row(const Problem& problem, const Buffers& buffers) {
+  return {static_cast<const Bits*>(buffers.input), problem.cols, static_cast<int>(problem.k),
+          bit_width(static_cast<uint64_t>(problem.cols - 1))};
+}
+
+template <class Bits>
 Rectangle<Bits> rectangle_of(const SampledBound& config, const Problem& problem, const Buffers& buffers) {
-  return {{static_cast<const Bits*>(buffers.input), problem.cols, static_cast<int>(problem.k),
-           bit_width(static_cast<uint64_t>(problem.cols - 1))},
+  return {first_row<Bits>(problem, buffers),
           problem.row_stride,
           {config.vectors, strata_of<Bits>(problem.cols, config.threads, config.vectors), config.rank}};
 }
@@ -309,6 +315,9 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
       [&](int64_t first) { filter.raise(bound.key, first > bound_at); });
 }
 
+// bound_of_row's, two histograms, are within those of the smallest block.
+static_assert((tuning::kClusterMinThreads / 32 + 1) * kDigits >= 2 << tuning::kClusterDigitBits);
+
 // Where a sample misled: a bound that k of the row's `count` candidates reach, and no more than there is room
 // for. The same in all `blocks` of the row's cluster.
 template <class Order, class OfRow, class Bits = typename Order::Bits>
@@ -348,6 +357,65 @@ __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> pa
     if (reaching <= static_cast<uint64_t>(room)) return selection.low;
     digit = next_digit(selection, digit, kBits, row.index_bits);
   }
+}
+
+// What all blocks of the row have listed, and, of those before this one, how many.
+struct Listed {
+  uint64_t all;
+  uint32_t before;
+};
+
+// Of the lists of the row's `blocks` blocks, this one's number `number`. By all threads of all of them.
+__device__ __forceinline__ Listed count_lists(uint32_t* listed, int blocks, int number) {
+  if (blocks == 1) {
+    __syncthreads();  // the list is whole
+    return {*listed, 0};
+  }
+  Cluster::arrive();
+  Cluster::wait();  // all lists are whole
+  // By every warp, a lane a block.
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const uint32_t of_block = lane < blocks ? *Cluster::of_block(listed, lane) : 0;
+  return {__reduce_add_sync(~0u, of_block), __reduce_add_sync(~0u, lane < number ? of_block : 0)};
+}
+
+// Lists what reaches the bound in all blocks of the row. What they listed before, all know: bound_of_row,
+// which follows that, has barriers of its own.
+template <class Order, class OfRow, class Bits = typename Order::Bits>
+__device__ __forceinline__ Listed list_row(const Part<Bits>& part, const Extended<Bits>& bound, int blocks,
+                                           int number, const Order& order, const OfRow& candidates,
+                                           uint32_t room, const BlockMemory<Bits, Index>& memory,
+                                           uint32_t& listed) {
+  __syncthreads();  // nothing of the list's memory is in use
+  if (threadIdx.x == 0) listed = 0;
+  __syncthreads();  // the count is zero
+  list_part(part, bound, order, candidates, room, memory, listed);
+  return count_lists(&listed, blocks, number);
+}
+
+// Brings the lists together in the first block, whose own entries are where they belong, and prepares it to
+// sort them. False in the other blocks, which then are done.
+template <class Bits>
+__device__ __forceinline__ bool bring_together(const Listed& listed, uint32_t own, int blocks, int number,
+                                               const BlockMemory<Bits, Index>& memory,
+                                               BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
+  if (number == 0) {
+    prepare_sort(static_cast<int>(listed.all), memory, scratch);
+  } else {
+    Bits* const values = Cluster::of_block(memory.values, 0) + listed.before;
+    Index* const indices = Cluster::of_block(memory.indices, 0) + listed.before;
+    for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
+      values[i] = memory.values[i];
+      indices[i] = memory.indices[i];
+    }
+  }
+  if (blocks == 1) {
+    __syncthreads();  // all is clear
+    return true;
+  }
+  Cluster::arrive();
+  Cluster::wait();  // the first block has all, and needs no other's memory any more
+  return number == 0;
 }
 
 // What a window's row needs no selection for: padding, and rows of which all is wanted in any order. True if

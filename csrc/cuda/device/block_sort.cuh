@@ -16,6 +16,7 @@
 
 #include "cuda/device/block_sort.h"
 #include "cuda/device/entries.cuh"
+#include "cuda/device/key_range.cuh"
 #include "cuda/device/numbers.h"
 #include "cuda/device/selection.cuh"
 
@@ -215,14 +216,16 @@ struct GroupBins {
 
 template <class Word, class Index>
 struct BlockScratch {
-  RangeScratch<Word, Index> range;
   uint32_t warp_sums[32];
   uint32_t comparisons;
   uint32_t first, last;  // the bins of most entries
   uint32_t outside;      // comparisons that ranking the others takes
   bool in_groups;        // bins dealt out anew, or else spread
   SpreadBins<Word, Index> spread;
-  GroupBins<Word, Index> groups;
+  union {  // one after the other
+    SeenEntries<Word, Index> of_warps[tuning::kSortMaxThreads / 32];
+    GroupBins<Word, Index> groups;
+  };
 
   __device__ uint32_t new_bin_of(Word key, Index index) const {
     return in_groups ? groups.of(key, index) : spread.of(key, index);
@@ -425,10 +428,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
   const int count_of_bins = bins_for(count);
   const uint32_t margin = static_cast<uint32_t>(count) / 16;
   const auto holds = [&](int bin, uint32_t place) { return bins[bin] <= place && place < bins[bin + 1]; };
-  if (thread == 0) {
-    scratch.range.reset();
-    scratch.outside = 0;
-  }
+  if (thread == 0) scratch.outside = 0;
   __syncthreads();  // the sum is zero
   uint32_t outside = 0;
   for (int bin = thread; bin < count_of_bins; bin += threads) {
@@ -448,15 +448,14 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
   const int per_group = max(count_of_bins / Groups::kMostGroups, Groups::kLeastBins);
   const int groups = count_of_bins / per_group;
   if (!in_groups) {
-    SeenEntries<Word, Index> seen;
+    SeenEntries<Word, Index> seen{};
     const int end = static_cast<int>(bins[last + 1]);
     for (int i = static_cast<int>(bins[first]) + thread; i < end; i += threads) {
       seen.see(order(memory.values[i]), memory.indices[i]);
     }
-    seen.add_to(scratch.range);
-    __syncthreads();
+    const auto range = seen.range_over_block(scratch.of_warps);
     if (thread == 0) {
-      const auto within = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins / 2);
+      const auto within = DigitBins<Word, Index>::over(range, count_of_bins / 2);
       scratch.spread = {all, within, first, last, static_cast<uint32_t>(count_of_bins)};
     }
   } else {
@@ -498,11 +497,19 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
                         [&](Word key, Index index) { return scratch.new_bin_of(key, index); });
 }
 
-// Puts `count` entries in order, no more than blockDim.x * kItems: read(i, bits, index) gives number i and is
-// called for all of them before write(rank, bits, index) is for any, once each. By all threads of a block,
-// with a barrier before the next call.
+// Clears what sort_prepared needs clear. By all threads of a block, with a barrier before that.
+template <class Bits, class Index>
+__device__ __forceinline__ void prepare_sort(int count, const BlockMemory<Bits, Index>& memory,
+                                             BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
+  clear_bins(memory.counters, bins_for(count));
+  if (threadIdx.x == 0) scratch.comparisons = 0;
+}
+
+// Puts the best `wanted` of `count` entries in order, which are no more than blockDim.x * kItems: read(i,
+// bits, index) gives number i and is called for all of them before write(rank, bits, index) is for any, once
+// for each rank < wanted. By all threads of a block, with a barrier before the next call.
 template <int kItems, class Order, class Index, class Read, class Write>
-__device__ void sort_in_block(int count, const Order& order,
+__device__ void sort_prepared(int count, int wanted, const Order& order,
                               const BlockMemory<typename Order::Bits, Index>& memory,
                               BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
                               Read&& read, Write&& write) {
@@ -511,27 +518,19 @@ __device__ void sort_in_block(int count, const Order& order,
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const uint32_t* const bins = memory.counters;
   const int count_of_bins = bins_for(count);
-  clear_bins(memory.counters, count_of_bins);
-  if (thread == 0) {
-    scratch.range.reset();
-    scratch.comparisons = 0;
-  }
-  __syncthreads();
-
   Bits bits[kItems];
   Index indices[kItems];
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (thread + e * threads < count) read(thread + e * threads, bits[e], indices[e]);
   }
-  SeenEntries<Word, Index> seen;
+  SeenEntries<Word, Index> seen{};
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (thread + e * threads < count) seen.see(order(bits[e]), indices[e]);
   }
-  seen.add_to(scratch.range);
-  __syncthreads();
-  const auto all = RangeBins<Word, Index>::over(order, scratch.range.range(), count_of_bins);
+  const auto all =
+      RangeBins<Word, Index>::over(order, seen.range_over_block(scratch.of_warps), count_of_bins);
   place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
                         [&](Word key, Index index) { return all.of(key, index); });
 
@@ -544,7 +543,9 @@ __device__ void sort_in_block(int count, const Order& order,
     if (takes_more_than(tuning::kSortCrowdedBin)) {
       sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.digits.range,
                                            memory.counters);
-      for (int i = thread; i < count; i += threads) write(i, memory.values[i], memory.indices[i]);
+      for (int i = thread; i < min(count, wanted); i += threads) {
+        write(i, memory.values[i], memory.indices[i]);
+      }
       return;
     }
   }
@@ -554,13 +555,25 @@ __device__ void sort_in_block(int count, const Order& order,
     const Word key = order(own);
     const uint32_t bin = anew ? scratch.new_bin_of(key, index) : all.of(key, index);
     const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
+    if (first >= wanted) break;  // nor is any behind it
     int rank = first;
     for (int other = first; other < last; ++other) {
       const Word other_key = order(memory.values[other]);
       rank += (other_key > key) | ((other_key == key) & (memory.indices[other] < index));
     }
-    write(rank, own, index);
+    if (rank < wanted) write(rank, own, index);
   }
+}
+
+// The same from the beginning.
+template <int kItems, class Order, class Index, class Read, class Write>
+__device__ void sort_in_block(int count, int wanted, const Order& order,
+                              const BlockMemory<typename Order::Bits, Index>& memory,
+                              BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
+                              Read&& read, Write&& write) {
+  prepare_sort(count, memory, scratch);
+  __syncthreads();
+  sort_prepared<kItems>(count, wanted, order, memory, scratch, read, write);
 }
 
 }  // namespace gputopk::cuda

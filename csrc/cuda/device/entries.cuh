@@ -4,7 +4,6 @@
 #include <cstdint>
 
 #include "cuda/device/block_sort.h"
-#include "cuda/device/key_range.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/device/warp.cuh"
 
@@ -59,58 +58,49 @@ struct EntryRange {
   __device__ Index index_distance(Index index) const { return static_cast<Index>(index - least_index); }
 };
 
-// Finds it, over all threads of a block. In shared memory.
-template <class Word, class Index>
-struct RangeScratch {
-  KeyRange<Word> keys;
-  KeyRange<Index> indices;
-  typename KeyRange<Word>::Atomic set, clear;  // bits that some key has set, and that some has clear
-
-  // By one thread, a barrier before any adds to it.
-  __device__ void reset() {
-    keys.reset();
-    indices.reset();
-    set = clear = 0;
-  }
-
-  __device__ EntryRange<Word, Index> range() const {
-    EntryRange<Word, Index> range{};
-    range.greatest = static_cast<Word>(keys.greatest);
-    range.least = static_cast<Word>(keys.least);
-    range.least_index = static_cast<Index>(indices.least);
-    const Word differ = static_cast<Word>(set & clear);
-    if (differ != 0) {
-      range.trim = bits_of(static_cast<Word>(differ & (Word{0} - differ))) - 1;
-      range.key_bits = bits_of(static_cast<Word>(keys.greatest - keys.least)) - range.trim;
-    }
-    range.index_bits = bits_of(static_cast<Index>(indices.greatest - indices.least));
-    return range;
-  }
-};
-
-// What one thread has seen of it.
+// What one thread, a warp or a block has seen of it. All zero: nothing.
 template <class Word, class Index>
 struct SeenEntries {
-  SeenKeys<Word> keys;
-  SeenKeys<Index> indices;
-  Word set = 0, clear = 0;
+  Word greatest, inverse_least;  // of the keys
+  Index greatest_index, inverse_least_index;
+  Word set, clear;  // bits that some key has set, and that some has clear
 
   __device__ void see(Word key, Index index) {
-    keys.see(key);
-    indices.see(index);
+    greatest = max(greatest, key);
+    inverse_least = max(inverse_least, static_cast<Word>(~key));
+    greatest_index = max(greatest_index, index);
+    inverse_least_index = max(inverse_least_index, static_cast<Index>(~index));
     set |= key;
     clear |= static_cast<Word>(~key);
   }
 
-  // By whole warps.
-  __device__ void add_to(RangeScratch<Word, Index>& scratch) const {
-    scratch.keys.add(keys);
-    scratch.indices.add(indices);
-    const Word all_set = warp_or(set), all_clear = warp_or(clear);
-    if (threadIdx.x % 32 != 0) return;
-    using Atomic = typename KeyRange<Word>::Atomic;
-    atomicOr(&scratch.set, static_cast<Atomic>(all_set));
-    atomicOr(&scratch.clear, static_cast<Atomic>(all_clear));
+  __device__ SeenEntries of_warp() const {
+    return {
+        warp_max(greatest), warp_max(inverse_least), warp_max(greatest_index), warp_max(inverse_least_index),
+        warp_or(set),       warp_or(clear)};
+  }
+  // By all threads of a block, the same for all. `of_warps`, in shared memory, has a place for each warp.
+  __device__ EntryRange<Word, Index> range_over_block(SeenEntries* of_warps) const {
+    const int lane = static_cast<int>(threadIdx.x % 32), warps = static_cast<int>(blockDim.x / 32);
+    const SeenEntries own = of_warp();
+    if (lane == 0) of_warps[threadIdx.x / 32] = own;
+    __syncthreads();  // all warps have theirs
+    return of_warps[min(lane, warps - 1)].of_warp().range();
+  }
+
+ private:
+  __device__ EntryRange<Word, Index> range() const {
+    EntryRange<Word, Index> range{};
+    range.greatest = greatest;
+    range.least = static_cast<Word>(~inverse_least);
+    range.least_index = static_cast<Index>(~inverse_least_index);
+    const Word differ = static_cast<Word>(set & clear);
+    if (differ != 0) {
+      range.trim = bits_of(static_cast<Word>(differ & (Word{0} - differ))) - 1;
+      range.key_bits = bits_of(static_cast<Word>(greatest - range.least)) - range.trim;
+    }
+    range.index_bits = bits_of(static_cast<Index>(greatest_index - range.least_index));
+    return range;
   }
 };
 

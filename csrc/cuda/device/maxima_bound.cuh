@@ -1,5 +1,5 @@
-// A bound from a row's maxima: elements in registers fall into groups, warps sort the maxima of theirs, and
-// where each of W warps has ceil(k / W) maxima that reach a bound, k elements do.
+// A bound from a row's maxima: elements in registers fall into groups, and where each of W warps, or blocks,
+// has ceil(k / W) maxima that reach a bound, k elements do. A warp sorts its maxima, a block counts them.
 #pragma once
 
 #include <cstdint>
@@ -24,34 +24,125 @@ __device__ __forceinline__ WarpBound<Number> bound_of_rank(Number (&maxima)[kMax
   return {value_at(maxima, rank - 1), maxima[0]};
 }
 
-// The bound of a warp; the greatest is lane 0's. A lane's elements fall into classes by their place in its
-// vectors. Where classes share a maximum, it is with those of lanes far away: so winners that lie side by
-// side fall to different maxima.
+// A lane's elements fall into classes by their place in its vectors. Where classes share a maximum, it is
+// with those of lanes far away: so winners that lie side by side fall to different maxima.
+template <class Compared, class Number>
+struct Maxima {
+  Number of_class[kMostMaxima];
+
+  template <int kElements>
+  __device__ __forceinline__ explicit Maxima(const Number (&numbers)[kElements]) {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      Number& own = of_class[i % kMostMaxima];
+      own = i < kMostMaxima ? numbers[i] : Compared::greater(own, numbers[i]);
+    }
+  }
+  __device__ __forceinline__ void fours(Number (&best)[4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) best[i] = Compared::greater(of_class[i], of_class[i + 4]);
+  }
+  __device__ __forceinline__ void pairs(Number (&best)[2]) const {
+    Number four[4];
+    fours(four);
+    const int lane = static_cast<int>(threadIdx.x % 32);
+#pragma unroll
+    for (int i = 0; i < 2; ++i) best[i] = Compared::greater(four[i], shuffle(four[i + 2], (lane + 16) % 32));
+  }
+  __device__ __forceinline__ Number one() const {
+    Number pair[2];
+    pairs(pair);
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    return Compared::greater(pair[0], shuffle(pair[1], (lane + 8) % 32));
+  }
+};
+
+// The bound of a warp; the greatest is lane 0's.
 template <class Compared, class Number, int kElements>
 __device__ __forceinline__ WarpBound<Number> bound_of_warp(const Number (&numbers)[kElements], int maxima,
                                                            int rank) {
-  Number best[kMostMaxima];
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    Number& own = best[i % kMostMaxima];
-    own = i < kMostMaxima ? numbers[i] : Compared::greater(own, numbers[i]);
+  Maxima<Compared, Number> all(numbers);
+  if (maxima == kMostMaxima) return bound_of_rank(all.of_class, rank);
+  Number fours[4], pairs[2];
+  if (maxima == 4) {
+    all.fours(fours);
+    return bound_of_rank(fours, rank);
   }
-  if (maxima == kMostMaxima) return bound_of_rank(best, rank);
-  Number fours[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) fours[i] = Compared::greater(best[i], best[i + 4]);
-  if (maxima == 4) return bound_of_rank(fours, rank);
-  const int lane = static_cast<int>(threadIdx.x % 32);
-  Number pairs[2];
-#pragma unroll
-  for (int i = 0; i < 2; ++i) pairs[i] = Compared::greater(fours[i], shuffle(fours[i + 2], (lane + 16) % 32));
-  if (maxima == 2) return bound_of_rank(pairs, rank);
-  Number one[1] = {Compared::greater(pairs[0], shuffle(pairs[1], (lane + 8) % 32))};
+  if (maxima == 2) {
+    all.pairs(pairs);
+    return bound_of_rank(pairs, rank);
+  }
+  Number one[1] = {all.one()};
   return bound_of_rank(one, rank);
 }
 
-// Of what `count` warps or blocks have found, at `bounds`: the least bound, and the greatest. By whole warps,
-// the same in all lanes, also among NaNs.
+// The least and the greatest of the keys that a block's threads have, the same in all of them. `of_warps` is
+// in shared memory.
+template <class Word>
+struct KeySpan {
+  Word least, greatest;
+
+  __device__ KeySpan over_warp() const { return {warp_min(least), warp_max(greatest)}; }
+  __device__ static KeySpan over_block(Word key, KeySpan* of_warps) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const KeySpan own = KeySpan{key, key}.over_warp();
+    if (lane == 0) of_warps[threadIdx.x / 32] = own;
+    __syncthreads();  // all warps have theirs
+    return of_warps[min(lane, static_cast<int>(blockDim.x / 32) - 1)].over_warp();
+  }
+};
+
+// A key that `rank` of the block's threads have or exceed, and no more than `slack` beyond, unless more are
+// equal to it: digit after digit of the span of their keys. rank <= blockDim.x. By all threads of the block;
+// `counts`, kCountsOfBound<Word> of them, and `of_warps` are in shared memory.
+inline constexpr int kBoundBits = 7;
+template <class Word>
+inline constexpr int kCountsOfBound =
+    (8 * static_cast<int>(sizeof(Word)) + kBoundBits - 1) / kBoundBits << kBoundBits;
+
+template <class Word>
+__device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, uint32_t* counts,
+                                               KeySpan<Word>* of_warps) {
+  constexpr int kBins = 1 << kBoundBits;
+  static_assert(kBins == 4 * 32, "a vector a lane");
+  for (int i = static_cast<int>(threadIdx.x); i < kCountsOfBound<Word>; i += static_cast<int>(blockDim.x)) {
+    counts[i] = 0;
+  }
+  const KeySpan<Word> span = KeySpan<Word>::over_block(key, of_warps);  // and the counts are zero
+  const int lane = static_cast<int>(threadIdx.x % 32);
+  Word low = span.least, width = span.greatest - span.least;
+  int above = 0;  // threads, of all that is in no bin any more
+  for (;; counts += kBins) {
+    const int shift = max(bits_of(width) - kBoundBits, 0);
+    if (low <= key && key - low <= width) atomicAdd(counts + static_cast<int>((key - low) >> shift), 1u);
+    __syncthreads();  // all have counted
+    // Lanes have four bins each, the greatest first.
+    const int first = kBins - 4 * lane - 4;
+    const uint4 own = *reinterpret_cast<const uint4*>(counts + first);
+    const int count[4] = {static_cast<int>(own.w), static_cast<int>(own.z), static_cast<int>(own.y),
+                          static_cast<int>(own.x)};
+    int reaching = above + sum_so_far(count[0] + count[1] + count[2] + count[3]);
+    const int target = __ffs(static_cast<int>(__ballot_sync(~0u, reaching >= rank))) - 1;
+    // Of its bins, the first that so many reach.
+    int bin = first, of_bin = count[3];
+#pragma unroll
+    for (int i = 3; i > 0; --i) {
+      if (bin != first + 3 - i || reaching - count[i] < rank) break;
+      reaching -= count[i];
+      of_bin = count[i - 1];
+      ++bin;
+    }
+    of_bin = __shfl_sync(~0u, of_bin, target);
+    reaching = __shfl_sync(~0u, reaching, target);
+    low += static_cast<Word>(__shfl_sync(~0u, bin, target)) << shift;
+    if (shift == 0 || reaching <= rank + slack) return low;
+    width = (Word{1} << shift) - 1;
+    above = reaching - of_bin;
+  }
+}
+
+// Of what `count` warps have found, at `bounds`: the least bound, and the greatest. By whole warps, the same
+// in all lanes, also among NaNs.
 template <class Compared, class Number = typename Compared::Number>
 __device__ __forceinline__ WarpBound<Number> bound_of_all(const WarpBound<Number>* bounds, int count) {
   WarpBound<Number> all = bounds[min(static_cast<int>(threadIdx.x % 32), count - 1)];

@@ -43,6 +43,7 @@ class Numbers {
   // A key of an element that reaches a bound, and of the number of one: the greater, the better.
   __device__ Number rank_key(Bits bits) const { return order_(bits); }
   __device__ static Number rank_key_of(Number number) { return number; }
+  __device__ static Number number_of(Number rank_key) { return rank_key; }
 
  private:
   Order order_;
@@ -112,6 +113,11 @@ class FloatNumbers {
     if (number != number) return kAll;
     const int32_t bits = static_cast<int32_t>(__float_as_uint(number + 0.f));
     return static_cast<uint32_t>(bits ^ ((bits >> 31) & 0x7FFFFFFF)) ^ kSign;
+  }
+  // With such a key.
+  __device__ static float number_of(uint32_t rank_key) {
+    const int32_t bits = static_cast<int32_t>(rank_key ^ kSign);
+    return __uint_as_float(static_cast<uint32_t>(bits ^ ((bits >> 31) & 0x7FFFFFFF)));
   }
 
  private:

@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   const Chunk<Bits, Index> chunk{chunk_values, chunk_indices,
                                  static_cast<int>((number + 1) * rows.entries / blocks - first)};
   sort_in_block<kItems<Order, Index>>(
-      chunk.entries, order, memory, shared.sort,
+      chunk.entries, chunk.entries, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) { read_entry(from, first + i, bits, index); },
       [&](int rank, Bits bits, Index index) {
         chunk.values[rank] = bits;
@@ -170,14 +170,12 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   const int64_t before = shared.before;
   if (before < rows.kept) {
     sort_in_block<kItems<Order, Index>>(
-        entries, order, memory, shared.sort,
+        entries, static_cast<int>(min(int64_t{entries}, rows.kept - before)), order, memory, shared.sort,
         [&](int i, Bits& bits, Index& index) {
           bits = memory.values[i];
           index = memory.indices[i];
         },
-        [&](int rank, Bits bits, Index index) {
-          if (before + rank < rows.kept) write_entry(to, before + rank, bits, index);
-        });
+        [&](int rank, Bits bits, Index index) { write_entry(to, before + rank, bits, index); });
   }
   Cluster::wait();  // nor is this block's
 }

@@ -24,11 +24,9 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   const Entries to = entries_from<Bits>(rows.to, row * rows.kept);
   follow_kernel_before();
   sort_in_block<kItems<Order, Index>>(
-      static_cast<int>(rows.entries), order, memory, scratch,
+      static_cast<int>(rows.entries), static_cast<int>(rows.kept), order, memory, scratch,
       [&](int i, Bits& bits, Index& index) { read_entry(from, i, bits, index); },
-      [&](int rank, Bits bits, Index index) {
-        if (rank < rows.kept) write_entry(to, rank, bits, index);
-      });
+      [&](int rank, Bits bits, Index index) { write_entry(to, rank, bits, index); });
 }
 
 template <class Order, class Index>

@@ -104,7 +104,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   }
   const Strata strata = Strata::of(entries, samples);
   sort_in_block<kItems<Order, Index>>(
-      samples, order, memory, scratch,
+      samples, rank + margin + 1, order, memory, scratch,
       [&](int i, Bits& bits, Index& index) {
         read_entry(from, strata.entry_of(static_cast<uint32_t>(i)), bits, index);
       },

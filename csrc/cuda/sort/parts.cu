@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   if (threadIdx.x == 0) params.memory.arrived[row] = 0;
   const Strata strata = Strata::of(entries, samples);
   sort_in_block<kItems<Order, Index>>(
-      samples, order, memory, scratch,
+      samples, samples, order, memory, scratch,
       [&](int i, Bits& bits, Index& index) {
         read_entry(from, strata.entry_of(static_cast<uint32_t>(i)), bits, index);
       },
@@ -352,18 +352,15 @@ __device__ __noinline__ bool sort_part_in_chunks(int64_t count, int64_t kept, in
   if (count > int64_t{tuning::kSortMostChunks} * capacity) return false;
   const int count_of_bins = bins_for(capacity);
   clear_bins(memory.counters, count_of_bins);
-  if (thread == 0) scratch.range.reset();
-  __syncthreads();
-  SeenEntries<Word, Index> seen;
+  SeenEntries<Word, Index> seen{};
   for (int64_t i = thread; i < count; i += threads) {
     Bits bits;
     Index index;
     read_entry(from, i, bits, index);
     seen.see(order(bits), index);
   }
-  seen.add_to(scratch.range);
-  __syncthreads();
-  const auto all = DigitBins<Word, Index>::over(scratch.range.range(), count_of_bins);
+  // And the bins are clear.
+  const auto all = DigitBins<Word, Index>::over(seen.range_over_block(scratch.of_warps), count_of_bins);
   for (int64_t i = thread; i < count; i += threads) {
     Bits bits;
     Index index;
@@ -400,14 +397,12 @@ __device__ __noinline__ bool sort_part_in_chunks(int64_t count, int64_t kept, in
     }
     __syncthreads();
     sort_in_block<kItems<Order, Index>>(
-        entries, order, memory, scratch,
+        entries, static_cast<int>(min(int64_t{entries}, kept - before)), order, memory, scratch,
         [&](int i, Bits& bits, Index& index) {
           bits = memory.values[i];
           index = memory.indices[i];
         },
-        [&](int rank, Bits bits, Index index) {
-          if (before + rank < kept) write_entry(to, before + rank, bits, index);
-        });
+        [&](int rank, Bits bits, Index index) { write_entry(to, before + rank, bits, index); });
   }
   return true;
 }
@@ -437,12 +432,9 @@ __device__ __noinline__ void sort_part_in_memory(
     bound = bound_in_list<Word, Index>(entries, static_cast<uint64_t>(kept), /*slack=*/0, bits_of(last_index),
                                        tuning::kSortDigitBits, counters, large.selection, entry);
   }
-  if (thread == 0) {
-    scratch.range.reset();
-    large.brought = 0;
-  }
+  if (thread == 0) large.brought = 0;
   __syncthreads();
-  SeenEntries<Word, Index> seen;
+  SeenEntries<Word, Index> seen{};
   for (int64_t i = thread; i < count; i += threads) {
     Bits bits;
     Index index;
@@ -452,10 +444,9 @@ __device__ __noinline__ void sort_part_in_memory(
     seen.see(key, index);
     write_entry(to, static_cast<int64_t>(atomicAdd(&large.brought, 1ull)), bits, index);
   }
-  seen.add_to(scratch.range);
-  __syncthreads();
-  const Entries sorted = sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from,
-                                                                            scratch.range.range(), counters);
+  const auto range = seen.range_over_block(scratch.of_warps);
+  const Entries sorted =
+      sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from, range, counters);
   if (sorted.values == to.values) return;
   for (int64_t i = thread; i < kept; i += threads) {
     Bits bits;
@@ -495,11 +486,9 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
     return;
   }
   sort_in_block<kItems<Order, Index>>(
-      static_cast<int>(count), order, memory, scratch,
+      static_cast<int>(count), static_cast<int>(kept), order, memory, scratch,
       [&](int i, Bits& bits, Index& index) { read_entry(from, i, bits, index); },
-      [&](int rank, Bits bits, Index index) {
-        if (rank < kept) write_entry(to, rank, bits, index);
-      });
+      [&](int rank, Bits bits, Index index) { write_entry(to, rank, bits, index); });
 }
 
 // ---- Launches ----

@@ -1,0 +1,250 @@
+// Delegate top-k of rows that the blocks of one cluster keep in registers: one read, and no bound before it.
+//
+// As one_cluster.cu, for rows so few and short that all is done when a sample would be read:
+//   1. Each block loads its share of the row, some lines of memory here and there, and each of its warps
+//   sorts
+//      the best of every lane: its delegates. With W warps in the cluster, ceil(k / W) delegates of each
+//      reach the least of all warps' delegates of that rank: a bound that k elements reach, whatever the row.
+//      In shuffled rows that is a few times k; and in sorted ones, as what lies side by side is dealt out to
+//      all.
+//   2. Each block lists what reaches the bound, from its registers.
+//   3. The lists are brought together in the cluster's first block, which puts them in order and writes the k
+//      best.
+// Where more reach the bound than there is room for, most are equals of it as a rule: then the row is read
+// once more, and of those k in all are listed. Else the bound is found by AIR's digits.
+
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+
+#include "core/key_order.h"
+#include "cuda/delegate/delegate.h"
+#include "cuda/delegate/numbers.h"
+#include "cuda/delegate/sampled_row.cuh"
+#include "cuda/device/cluster_launch.h"
+#include "cuda/device/equals.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/maxima_bound.cuh"
+#include "cuda/device/row_numbers.cuh"
+#include "cuda/device/shared_memory.cuh"
+
+namespace gputopk::cuda::delegate {
+namespace {
+
+template <class Bits>
+struct Params {
+  Rectangle<Bits> rows;
+  int64_t part_cols;  // a block's, where the row is read once more
+  int rank;           // of the bound among a block's delegates
+  int room;           // for candidates
+  WinnerWriter<Bits> output;
+};
+
+template <class Word>
+struct BoundScratch {
+  KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
+  Word of_block;
+};
+
+// The least of the bounds that the cluster's blocks find among their threads' delegates; the same in all of
+// them. And shared.listed is zero.
+template <class Compared, class Number, class Word, class Bits>
+__device__ __forceinline__ Number bound_of_cluster(Number delegate, int rank, int blocks, uint32_t* counters,
+                                                   BoundScratch<Word>& scratch, Shared<Bits>& shared) {
+  const Word own = bound_of_block(Compared::rank_key_of(delegate), rank,
+                                  tuning::kResidentLeastSlack + rank / tuning::kResidentRankSlack, counters,
+                                  scratch.of_warps);
+  if (threadIdx.x == 0) {
+    scratch.of_block = own;
+    shared.listed = 0;
+  }
+  Cluster::arrive();
+  Cluster::wait();  // all blocks have a bound
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  return Compared::number_of(warp_min(*Cluster::of_block(&scratch.of_block, min(lane, blocks - 1))));
+}
+
+// Elements above a bound, and equals of it.
+struct Reaching {
+  uint32_t above, equal;
+};
+
+struct EqualsScratch {
+  Reaching of_warps[tuning::kClusterMaxThreads / 32], of_block;
+  uint32_t equals[kVectorsOfEquals * tuning::kClusterMaxThreads / 32];
+};
+
+static_assert(sizeof(Shared<uint64_t>) + sizeof(BoundScratch<uint64_t>) + sizeof(EqualsScratch) <=
+              tuning::kClusterStaticBytes);
+// Counters that the smallest block has.
+static_assert((tuning::kClusterMinThreads / 32 + 1) * kDigits >= kCountsOfBound<uint64_t>);
+
+// Step 2 where more reach the bound than there is room for: what is above it is listed, and of its equals
+// those of the lowest indices, k in all; `own` of this block. Nothing, where more are above it than there is
+// room for too. The row is loaded anew, a part of it each block, so that indices ascend.
+template <class Order, int kElements>
+__device__ __noinline__ Listed list_with_equals(Row<typename Order::Bits> row,
+                                                Part<typename Order::Bits> part, int64_t part_cols,
+                                                int blocks, int number, Order order,
+                                                typename Numbers<Order>::Number bound, uint32_t room,
+                                                Index* list, uint32_t& own_listed, EqualsScratch& scratch,
+                                                uint32_t& own) {
+  using Compared = Numbers<Order>;
+  using Share = RowNumbers<Order, kElements>;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
+  const int shift = Share::shift_of(part.begin);  // of all blocks
+  if (shift + part_cols > int64_t{threads} * kElements) return {};
+  const Share share(part.begin, static_cast<int>(max(part.cols, int64_t{0})), thread, threads,
+                    Compared(order), shift);
+  Reaching reaching{};
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    reaching.above += Compared::is_above(share.number[i], bound);
+    reaching.equal += Compared::is_equal(share.number[i], bound);
+  }
+  const auto add_up = [](const Reaching& x) {
+    return Reaching{__reduce_add_sync(~0u, x.above), __reduce_add_sync(~0u, x.equal)};
+  };
+  reaching = add_up(reaching);
+  if (lane == 0) scratch.of_warps[warp] = reaching;
+  __syncthreads();  // all warps have counted
+  const Reaching of_block = add_up(lane < warps ? scratch.of_warps[lane] : Reaching{});
+  if (thread == 0) scratch.of_block = of_block;
+  Cluster::arrive();
+  Cluster::wait();  // all blocks have counted, and know what was listed before
+  if (thread == 0) own_listed = 0;
+  const Reaching of_other = lane < blocks ? *Cluster::of_block(&scratch.of_block, lane) : Reaching{};
+  const Reaching all = add_up(of_other), before = add_up(lane < number ? of_other : Reaching{});
+  const uint32_t k = static_cast<uint32_t>(row.k);
+  if (all.above > room || all.above + all.equal < k) return {};
+  const uint32_t wanted = k - min(k, all.above);  // of the equals
+  const uint32_t own_wanted = min(wanted - min(wanted, before.equal), of_block.equal);
+  own = of_block.above + own_wanted;
+  __syncthreads();  // the count is zero
+  const auto index_of = [&](int i) { return static_cast<Index>(part.first + share.index(i)); };
+  list_elements(choose<kElements>([&](int i) { return Compared::is_above(share.number[i], bound); }), room,
+                list, own_listed, index_of);
+  visit_equals<Share>(
+      static_cast<int>(own_wanted), scratch.equals,
+      [&](int i) { return Compared::is_equal(share.number[i], bound); },
+      [&](int place, int i) { list[of_block.above + place] = index_of(i); });
+  __syncthreads();  // the list is whole
+  return {uint64_t{all.above} + wanted, before.above + min(wanted, before.equal)};
+}
+
+template <class Order, int kElements>
+__global__ void __launch_bounds__(tuning::kClusterMaxThreads)
+    select_row(const __grid_constant__ Params<typename Order::Bits> params, Order order, int blocks) {
+  using Bits = typename Order::Bits;
+  using Compared = Numbers<Order>;
+  using Number = typename Compared::Number;
+  using Share = RowNumbers<Order, kElements>;
+  __shared__ Shared<Bits> shared;
+  __shared__ BoundScratch<typename KeyWord<Bits>::type> of_bound;
+  __shared__ EqualsScratch equals;
+  const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks));
+  const int64_t row_number = blockIdx.x / static_cast<unsigned>(blocks);
+  const Row<Bits> row = params.rows.of(row_number);
+  const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
+
+  const int64_t first = min(number * params.part_cols, row.cols);
+  const Part<Bits> part{row.begin + first, min(params.part_cols, row.cols - first), first,
+                        static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
+
+  Listed listed{};
+  uint32_t own_listed = 0;
+  if (Share::shift_of(row.begin) + row.cols <= int64_t{blocks} * threads * kElements) {
+    // Vectors side by side go to a few lanes, and the next ones to the next block's, and so on.
+    constexpr int kLanes = tuning::kResidentLanes;
+    const int lane = thread % 32, warp = thread / 32;
+    const int place = ((lane / kLanes * (threads / 32) + warp) * blocks + number) * kLanes + lane % kLanes;
+    const Compared numbers(order);
+    const Share own(row.begin, static_cast<int>(row.cols), place, blocks * threads, numbers,
+                    Share::shift_of(row.begin));
+    const Number delegate = Maxima<Compared, Number>(own.number).one();
+    const Number bound =
+        bound_of_cluster<Compared>(delegate, params.rank, blocks, memory.counters, of_bound, shared);
+    if (numbers.is_bound(bound)) {
+      list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], bound); }),
+                    static_cast<uint32_t>(room), memory.indices, shared.listed,
+                    [&](int i) { return own.index(i); });
+      listed = count_lists(&shared.listed, blocks, number);
+      own_listed = shared.listed;
+      if (listed.all > room) {
+        listed = list_with_equals<Order, kElements>(row, part, params.part_cols, blocks, number, order, bound,
+                                                    static_cast<uint32_t>(room), memory.indices,
+                                                    shared.listed, equals, own_listed);
+      }
+    }
+  }
+  if (listed.all >= k && listed.all <= room) {
+    for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
+      memory.values[i] = row.begin[memory.indices[i]];
+    }
+  } else {
+    const Extended<Bits> bound = bound_of_row(row, part, blocks, order, AllCandidates{}, row.cols,
+                                              params.room, memory.counters, shared);
+    listed = list_row(part, bound, blocks, number, order, AllCandidates{}, static_cast<uint32_t>(params.room),
+                      memory, shared.listed);
+    own_listed = shared.listed;
+  }
+  if (!bring_together(listed, own_listed, blocks, number, memory, shared.sort)) return;
+  const auto output = params.output.row(row_number, row.k);
+  sort_prepared<tuning::kResidentClusterItems>(
+      static_cast<int>(listed.all), row.k, order, memory, shared.sort,
+      [&](int i, Bits& bits, Index& index) {
+        bits = memory.values[i];
+        index = memory.indices[i];
+      },
+      [&](int rank, Bits bits, Index index) { output.write(rank, bits, index); });
+}
+
+template <class Order, int kElements>
+ErrorCode launch(const ResidentCluster& config, const Problem& problem, const Buffers& buffers, Order order,
+                 Stream stream) {
+  using Bits = typename Order::Bits;
+  Params<Bits> params{};
+  params.rows = {first_row<Bits>(problem, buffers), problem.row_stride, /*sample=*/{}};
+  params.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
+  params.rank = config.rank;
+  params.room = config.room;
+  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
+
+  constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;
+  if (problem.rows > kMostBlocksOfGrid / config.blocks) return cudaErrorInvalidConfiguration;
+  const unsigned blocks = static_cast<unsigned>(problem.rows * config.blocks);
+  const unsigned threads = static_cast<unsigned>(config.threads);
+  const size_t shared_bytes =
+      static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
+  const auto kernel = select_row<Order, kElements>;
+  static std::atomic<uint64_t> allowed, allowed_clusters;
+  cudaError_t error = allow_shared_memory(kernel, shared_bytes, allowed);
+  if (error == cudaSuccess) error = allow_large_clusters(kernel, allowed_clusters);
+  if (error != cudaSuccess) return error;
+  if (config.blocks == 1) {
+    return launch_kernel(/*ahead=*/false, kernel, blocks, threads, shared_bytes, stream, params, order, 1);
+  }
+  return launch_clusters(/*ahead=*/false, static_cast<unsigned>(config.blocks), kernel, blocks, threads,
+                         shared_bytes, stream, params, order, config.blocks);
+}
+
+}  // namespace
+
+ErrorCode ResidentCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    using Order = decltype(order);
+    return launch_with_room(*this, [&](const ResidentCluster& fitting) {
+      if constexpr (Order::kBits < 64) {
+        if (fitting.elements == tuning::kResidentMostElements) {
+          return launch<Order, tuning::kResidentMostElements>(fitting, problem, buffers, order, stream);
+        }
+      }
+      return launch<Order, tuning::kResidentElements>(fitting, problem, buffers, order, stream);
+    });
+  });
+}
+
+}  // namespace gputopk::cuda::delegate
