@@ -487,6 +487,39 @@ def test_a_cluster_has_room_for_what_its_sample_lets_in(dtype):
         assert "delegate.one_cluster" not in every_form(meta(3, cols, dtype=dtype), 1)
 
 
+RESIDENT_CLUSTER = (
+    r"delegate: a row in the registers of a cluster of (\d+) blocks, (\d+) threads, (\d+) elements a thread, "
+    r"bound is number (\d+) of a block's delegates, room for (\d+) candidates, ordered by (\d+)"
+)
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_registers_of_a_cluster_hold_the_row_and_its_list_what_reaches_the_bound(dtype):
+    served = 0
+    for rows, cols, k in itertools.product(
+        (1, 8, 100, 5000), (8192, 32_769, 131_072, 500_001), (1, 50, 255, 256, 2048, 4096)
+    ):
+        text, in_order = every_form(meta(rows, cols, dtype=dtype), k).get(
+            "delegate.resident_cluster", ("", True)
+        )
+        if not text:
+            continue
+        served += 1
+        blocks, threads, elements, rank, room, parts = numbers_of(RESIDENT_CLUSTER, text)
+        assert in_order and blocks in (2, 4, 8, 16) and threads in (512, 1024)
+        assert cols <= blocks * threads * elements
+        assert elements * dtype.itemsize <= 128
+        # k elements reach the bound, whatever the row.
+        assert k <= blocks * rank and rank <= threads
+        assert k < room <= threads * tuning.number("kResidentClusterItems")
+        assert parts == 1 or (parts <= blocks and k >= tuning.number("kResidentPartsMinK"))
+        # Of few rows all run at once.
+        assert rows > 8 or rows * blocks * threads <= 132 * 1024
+    assert served >= 20
+    for cols in (tuning.number("kResidentMinCols") - 1, 2**20):
+        assert "delegate.resident_cluster" not in every_form(meta(3, cols, dtype=dtype), 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64], ids=oracle.name_of)
 def test_the_bound_of_an_equal_row_is_reached_by_k_elements(dtype):
     """There the best delegates are of one line of the sample: an element's rank is its index."""

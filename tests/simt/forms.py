@@ -81,6 +81,7 @@ def _resident_cluster(rng: random.Random) -> dict[str, int]:
         "elements": rng.choice((16, 16, 32)),
         "rank": rng.choice((1, 9, 40, 256)),
         "room": rng.choice((64, 512, 1024)),
+        "parts": rng.choice((0, 1)),
     }
 
 

@@ -279,15 +279,9 @@ MUTANTS = (
         "__syncthreads();",
         RESIDENT_CLUSTER,
     ),
-    Mutant(
-        "delegate/resident_cluster.cu", "__syncthreads();  // the count is zero", ";", RESIDENT_CLUSTER
-    ),
-    Mutant(
-        "delegate/resident_cluster.cu", "__syncthreads();  // the list is whole", ";", RESIDENT_CLUSTER
-    ),
-    Mutant(
-        "delegate/resident_cluster.cu", "before.above + min(", "before.above + max(", RESIDENT_CLUSTER
-    ),
+    Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the count is zero", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the list is whole", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident_cluster.cu", "before.above + min(", "before.above + max(", RESIDENT_CLUSTER),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),
     Mutant("device/maxima_bound.cuh", "count[i] < rank) break", "count[i] <= rank) break", RESIDENT_CLUSTER),
     # Rows that do not lie side by side.

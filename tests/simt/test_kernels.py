@@ -116,6 +116,8 @@ FORMS = {
         ("1x9000", 60, "forced=1 cluster=8 threads=256 rank=1 room=512"),
         ("1x9000", 60, "forced=1 cluster=2 threads=256 room=64"),
         ("1x9000", 60, "forced=1 cluster=8 threads=256 cluster_room=4"),
+        ("2x9000", 700, "forced=1 cluster=4 threads=256 parts=1"),
+        ("1x20000", 300, "forced=1 cluster=8 threads=256 parts=1 room=1024"),
     ],
     "delegate.equal_shares": [
         ("2x6000", 50, "forced=1 threads=256"),

@@ -264,7 +264,13 @@ ResidentCluster ResidentCluster::plan(const Problem& problem, const Device& devi
       for (int elements = tuning::kResidentElements; elements <= most_elements; elements *= 2) {
         if (int64_t{blocks} * threads * elements < places) continue;
         if (best.threads > 0 && us >= least) break;
-        best = {threads, elements, blocks, static_cast<int>(rank), static_cast<int>(room)};
+        const bool in_parts = blocks >= tuning::kResidentParts && problem.k >= tuning::kResidentPartsMinK;
+        best = {threads,
+                elements,
+                blocks,
+                static_cast<int>(rank),
+                static_cast<int>(room),
+                in_parts ? tuning::kResidentParts : 1};
         least = us;
         break;
       }
@@ -355,8 +361,8 @@ void ResidentCluster::describe(const Problem&, char* text, size_t text_bytes) co
   std::snprintf(
       text, text_bytes,
       "delegate: a row in the registers of a cluster of %d blocks, %d threads, %d elements a thread, "
-      "bound is number %d of a block's delegates, room for %d candidates",
-      blocks, threads, elements, rank, room);
+      "bound is number %d of a block's delegates, room for %d candidates, ordered by %d",
+      blocks, threads, elements, rank, room, ordered_by);
 }
 
 void EqualShares::describe(const Problem& problem, char* text, size_t text_bytes) const {

@@ -122,11 +122,12 @@ struct ResidentCluster {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.resident_cluster";
 
-  int threads;   // of a block; 0: such rows do not fit, or k is too much for a bound from delegates
-  int elements;  // a thread's at most
-  int blocks;    // of a row's cluster: a power of two
-  int rank;      // of the bound among a block's delegates, one a thread
-  int room;      // for candidates of a row: a multiple of 64
+  int threads;     // of a block; 0: such rows do not fit, or k is too much for a bound from delegates
+  int elements;    // a thread's at most
+  int blocks;      // of a row's cluster: a power of two
+  int rank;        // of the bound among a block's delegates, one a thread
+  int room;        // for candidates of a row: a multiple of 64
+  int ordered_by;  // blocks: one, or kResidentParts
 
   static bool serves(const Problem& problem, const Device& device);
   static ResidentCluster plan(const Problem& problem, const Device& device);

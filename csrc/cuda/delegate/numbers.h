@@ -89,13 +89,17 @@ inline constexpr int kResidentBlocks = 8;
 // Lanes whose vectors lie side by side, 64 bytes: few, so that in a sorted row each warp has some of the
 // best; but as much as memory reads at once.
 inline constexpr int kResidentLanes = 4;
-// The bound is of such a rank among a block's delegates at most, a share of its threads: near the least of them
-// it says little. One greater by such a share of it, and a few, will do.
+// The bound is of such a rank among a block's delegates at most, a share of its threads: near the least of
+// them it says little. One greater by such a share of it, and a few, will do.
 inline constexpr double kResidentMostRank = 0.5;
 inline constexpr int kResidentRankSlack = 16;
 inline constexpr int kResidentLeastSlack = 2;
 // The list has room for so many entries a thread, few of which go without a place in it.
 inline constexpr int kResidentClusterItems = 8;
+// Blocks that put a list in order, a part each, from so many winners on: dealing it out takes a few hundred
+// nanoseconds.
+inline constexpr int kResidentParts = 4;
+inline constexpr int64_t kResidentPartsMinK = 256;
 // What a plan is chosen by, in microseconds: a wave of clusters, what an SM reads, and an entry of a thread's
 // that is put in order.
 inline constexpr double kResidentWaveUs = 8;

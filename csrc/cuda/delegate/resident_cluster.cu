@@ -1,15 +1,14 @@
 // Delegate top-k of rows that the blocks of one cluster keep in registers: one read, and no bound before it.
 //
-// As one_cluster.cu, for rows so few and short that all is done when a sample would be read:
-//   1. Each block loads its share of the row, some lines of memory here and there, and each of its warps
-//   sorts
-//      the best of every lane: its delegates. With W warps in the cluster, ceil(k / W) delegates of each
-//      reach the least of all warps' delegates of that rank: a bound that k elements reach, whatever the row.
-//      In shuffled rows that is a few times k; and in sorted ones, as what lies side by side is dealt out to
-//      all.
+// As one_cluster.cu, for rows so few and short that a sample takes as long to read as all of them:
+//   1. Each block loads its share of the row, vectors here and there, and the best of each thread's
+//      elements is a delegate. With B blocks, ceil(k / B) delegates of each reach the least of all blocks'
+//      delegates of that rank: a bound that k elements reach, whatever the row, and few others; in sorted
+//      rows too, as what lies side by side is dealt out to all blocks and threads.
 //   2. Each block lists what reaches the bound, from its registers.
-//   3. The lists are brought together in the cluster's first block, which puts them in order and writes the k
-//      best.
+//   3. The lists are brought together in the cluster's first block, which puts them in order and writes the
+//      k best. Or, where k is large, pivots among the first block's delegates divide the lists into parts,
+//      each of which a block of its own puts in order.
 // Where more reach the bound than there is room for, most are equals of it as a rule: then the row is read
 // once more, and of those k in all are listed. Else the bound is found by AIR's digits.
 
@@ -37,32 +36,102 @@ struct Params {
   int64_t part_cols;  // a block's, where the row is read once more
   int rank;           // of the bound among a block's delegates
   int room;           // for candidates
+  int ordered_by;     // blocks, a part of the list each
   WinnerWriter<Bits> output;
 };
+
+constexpr int kParts = tuning::kResidentParts;
+static_assert(kParts == 4, "a vector of counts");
 
 template <class Word>
 struct BoundScratch {
   KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
   Word of_block;
+  Word pivots[kParts - 1];
 };
 
-// The least of the bounds that the cluster's blocks find among their threads' delegates; the same in all of
-// them. And shared.listed is zero.
-template <class Compared, class Number, class Word, class Bits>
-__device__ __forceinline__ Number bound_of_cluster(Number delegate, int rank, int blocks, uint32_t* counters,
-                                                   BoundScratch<Word>& scratch, Shared<Bits>& shared) {
-  const Word own = bound_of_block(Compared::rank_key_of(delegate), rank,
-                                  tuning::kResidentLeastSlack + rank / tuning::kResidentRankSlack, counters,
-                                  scratch.of_warps);
+// A bound, and pivots between parts of what reaches it.
+template <class Word>
+struct Bounds {
+  Word bound;
+  Word pivots[kParts - 1];
+
+  // Of a key that reaches it, the better, the lower.
+  __device__ int part_of(Word key) const {
+    int part = 0;
+#pragma unroll
+    for (int i = 0; i < kParts - 1; ++i) part += key < pivots[i];
+    return part;
+  }
+};
+
+// A list's entries in each part.
+struct PartCounts {
+  uint32_t of[kParts];
+
+  __device__ uint32_t sum() const { return of[0] + of[1] + of[2] + of[3]; }
+};
+
+struct PartScratch {
+  alignas(16) PartCounts counts;
+  uint32_t sent[kParts];
+};
+
+// The least of the bounds that the cluster's blocks find among their threads' delegates, and the first
+// block's pivots; the same in all of them. And all counts of lists are zero.
+template <class Word, class Bits>
+__device__ __forceinline__ Bounds<Word> bounds_of_cluster(Word delegate, int rank, int blocks,
+                                                          uint32_t* counters, BoundScratch<Word>& scratch,
+                                                          PartScratch& parts, Shared<Bits>& shared) {
+  Bounds<Word> own;
+  own.bound = bound_of_block(delegate, rank, tuning::kResidentLeastSlack + rank / tuning::kResidentRankSlack,
+                             own.pivots, counters, scratch.of_warps);
   if (threadIdx.x == 0) {
-    scratch.of_block = own;
+    scratch.of_block = own.bound;
+#pragma unroll
+    for (int i = 0; i < kParts - 1; ++i) scratch.pivots[i] = own.pivots[i];
     shared.listed = 0;
+    parts = {};
   }
   Cluster::arrive();
   Cluster::wait();  // all blocks have a bound
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  return Compared::number_of(warp_min(*Cluster::of_block(&scratch.of_block, min(lane, blocks - 1))));
+  Bounds<Word> all;
+  const Word* const pivots = Cluster::of_block(scratch.pivots, 0);
+#pragma unroll
+  for (int i = 0; i < kParts - 1; ++i) all.pivots[i] = pivots[i];
+  all.bound = warp_min(*Cluster::of_block(&scratch.of_block, min(lane, blocks - 1)));
+  return all;
 }
+
+// What the cluster's blocks have listed of each part: all of them, those before this one, and the most of
+// any.
+struct ListedParts {
+  PartCounts all, before;
+  uint32_t most;
+
+  // By all threads of all blocks, once the lists are whole.
+  __device__ static ListedParts of_cluster(PartCounts* own, int blocks, int number) {
+    Cluster::arrive();
+    Cluster::wait();  // all lists are whole
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    PartCounts of_block{};
+    if (lane < blocks) of_block = *Cluster::of_block(own, lane);
+    ListedParts parts{};
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      parts.all.of[p] = __reduce_add_sync(~0u, of_block.of[p]);
+      parts.before.of[p] = __reduce_add_sync(~0u, lane < number ? of_block.of[p] : 0);
+    }
+    parts.most = __reduce_max_sync(~0u, of_block.sum());
+    return parts;
+  }
+  // Whether each part's block has room for it behind its own list.
+  __device__ bool fit(uint32_t room) const {
+    const uint32_t most_of_part = max(max(all.of[0], all.of[1]), max(all.of[2], all.of[3]));
+    return most + most_of_part <= room;
+  }
+};
 
 // Elements above a bound, and equals of it.
 struct Reaching {
@@ -74,7 +143,8 @@ struct EqualsScratch {
   uint32_t equals[kVectorsOfEquals * tuning::kClusterMaxThreads / 32];
 };
 
-static_assert(sizeof(Shared<uint64_t>) + sizeof(BoundScratch<uint64_t>) + sizeof(EqualsScratch) <=
+static_assert(sizeof(Shared<uint64_t>) + sizeof(BoundScratch<uint64_t>) + sizeof(EqualsScratch) +
+                  sizeof(PartScratch) <=
               tuning::kClusterStaticBytes);
 // Counters that the smallest block has.
 static_assert((tuning::kClusterMinThreads / 32 + 1) * kDigits >= kCountsOfBound<uint64_t>);
@@ -82,13 +152,12 @@ static_assert((tuning::kClusterMinThreads / 32 + 1) * kDigits >= kCountsOfBound<
 // Step 2 where more reach the bound than there is room for: what is above it is listed, and of its equals
 // those of the lowest indices, k in all; `own` of this block. Nothing, where more are above it than there is
 // room for too. The row is loaded anew, a part of it each block, so that indices ascend.
-template <class Order, int kElements>
-__device__ __noinline__ Listed list_with_equals(Row<typename Order::Bits> row,
-                                                Part<typename Order::Bits> part, int64_t part_cols,
-                                                int blocks, int number, Order order,
+template <class Order, int kElements, class Bits = typename Order::Bits>
+__device__ __noinline__ Listed list_with_equals(Row<Bits> row, Part<Bits> part, int64_t part_cols, int blocks,
+                                                int number, Order order,
                                                 typename Numbers<Order>::Number bound, uint32_t room,
-                                                Index* list, uint32_t& own_listed, EqualsScratch& scratch,
-                                                uint32_t& own) {
+                                                BlockMemory<Bits, Index> memory, uint32_t& own_listed,
+                                                EqualsScratch& scratch, uint32_t& own) {
   using Compared = Numbers<Order>;
   using Share = RowNumbers<Order, kElements>;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -124,13 +193,57 @@ __device__ __noinline__ Listed list_with_equals(Row<typename Order::Bits> row,
   __syncthreads();  // the count is zero
   const auto index_of = [&](int i) { return static_cast<Index>(part.first + share.index(i)); };
   list_elements(choose<kElements>([&](int i) { return Compared::is_above(share.number[i], bound); }), room,
-                list, own_listed, index_of);
+                memory.indices, own_listed, index_of);
   visit_equals<Share>(
       static_cast<int>(own_wanted), scratch.equals,
       [&](int i) { return Compared::is_equal(share.number[i], bound); },
-      [&](int place, int i) { list[of_block.above + place] = index_of(i); });
+      [&](int place, int i) { memory.indices[of_block.above + place] = index_of(i); });
   __syncthreads();  // the list is whole
+  for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
+    memory.values[i] = row.begin[memory.indices[i]];
+  }
   return {uint64_t{all.above} + wanted, before.above + min(wanted, before.equal)};
+}
+
+// Step 3 by parts: each is sent to a block of its own, which puts it in order and writes it behind the better
+// ones. By all threads of all blocks.
+template <class Order, class PartOf, class Output, class Bits = typename Order::Bits>
+__device__ __forceinline__ void write_in_parts(const ListedParts& listed, uint32_t own_listed, int number,
+                                               int k, const Order& order, PartOf&& part_of, int room,
+                                               const BlockMemory<Bits, Index>& memory, uint32_t* sent,
+                                               BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
+                                               const Output& output) {
+  const auto of_part = [&](const PartCounts& counts, int part) {
+    uint32_t count = counts.of[0];
+#pragma unroll
+    for (int p = 1; p < kParts; ++p) count = part == p ? counts.of[p] : count;
+    return count;
+  };
+  for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
+    const Bits bits = memory.values[i];
+    const int part = part_of(bits);
+    // At the end of the room there.
+    const uint32_t at = static_cast<uint32_t>(room) - of_part(listed.all, part) +
+                        of_part(listed.before, part) + atomicAdd(sent + part, 1u);
+    Cluster::of_block(memory.values, part)[at] = bits;
+    Cluster::of_block(memory.indices, part)[at] = memory.indices[i];
+  }
+  const int own = number < kParts ? static_cast<int>(of_part(listed.all, number)) : 0;
+  if (number < kParts) prepare_sort(own, memory, scratch);
+  Cluster::arrive();
+  Cluster::wait();  // the parts are where they belong
+  int better = 0;
+#pragma unroll
+  for (int p = 0; p < kParts; ++p) better += p < number ? static_cast<int>(listed.all.of[p]) : 0;
+  if (number >= kParts || better >= k) return;
+  const int first = room - own;
+  sort_prepared<tuning::kResidentClusterItems>(
+      own, min(own, k - better), order, memory, scratch,
+      [&](int i, Bits& bits, Index& index) {
+        bits = memory.values[first + i];
+        index = memory.indices[first + i];
+      },
+      [&](int rank, Bits bits, Index index) { output.write(better + rank, bits, index); });
 }
 
 template <class Order, int kElements>
@@ -140,8 +253,10 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   using Compared = Numbers<Order>;
   using Number = typename Compared::Number;
   using Share = RowNumbers<Order, kElements>;
+  using Word = typename KeyWord<Bits>::type;
   __shared__ Shared<Bits> shared;
-  __shared__ BoundScratch<typename KeyWord<Bits>::type> of_bound;
+  __shared__ BoundScratch<Word> of_bound;
+  __shared__ PartScratch parts;
   __shared__ EqualsScratch equals;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -154,6 +269,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const Part<Bits> part{row.begin + first, min(params.part_cols, row.cols - first), first,
                         static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
 
+  const auto output = params.output.row(row_number, row.k);
   Listed listed{};
   uint32_t own_listed = 0;
   if (Share::shift_of(row.begin) + row.cols <= int64_t{blocks} * threads * kElements) {
@@ -164,27 +280,43 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const Compared numbers(order);
     const Share own(row.begin, static_cast<int>(row.cols), place, blocks * threads, numbers,
                     Share::shift_of(row.begin));
-    const Number delegate = Maxima<Compared, Number>(own.number).one();
-    const Number bound =
-        bound_of_cluster<Compared>(delegate, params.rank, blocks, memory.counters, of_bound, shared);
+    const Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
+    const Bounds<Word> bounds =
+        bounds_of_cluster(delegate, params.rank, blocks, memory.counters, of_bound, parts, shared);
+    const Number bound = Compared::number_of(bounds.bound);
     if (numbers.is_bound(bound)) {
       list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], bound); }),
                     static_cast<uint32_t>(room), memory.indices, shared.listed,
                     [&](int i) { return own.index(i); });
-      listed = count_lists(&shared.listed, blocks, number);
+      __syncthreads();  // all are listed that there is room for
       own_listed = shared.listed;
+      if (own_listed > room) {  // then no list is whole, and all know it by the count
+        if (thread == 0) parts.counts.of[0] = own_listed;
+        own_listed = 0;
+      }
+      const auto part_of = [&](Bits bits) {
+        return params.ordered_by > 1 ? bounds.part_of(numbers.rank_key(bits)) : 0;
+      };
+      for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
+        const Bits bits = row.begin[memory.indices[i]];
+        memory.values[i] = bits;
+        atomicAdd(&parts.counts.of[part_of(bits)], 1u);
+      }
+      const auto in_parts = ListedParts::of_cluster(&parts.counts, blocks, number);
+      listed = {in_parts.all.sum(), in_parts.before.sum()};
+      if (params.ordered_by > 1 && listed.all >= k && in_parts.fit(static_cast<uint32_t>(room))) {
+        write_in_parts<Order>(in_parts, own_listed, number, row.k, order, part_of, params.room, memory,
+                              parts.sent, shared.sort, output);
+        return;
+      }
       if (listed.all > room) {
         listed = list_with_equals<Order, kElements>(row, part, params.part_cols, blocks, number, order, bound,
-                                                    static_cast<uint32_t>(room), memory.indices,
-                                                    shared.listed, equals, own_listed);
+                                                    static_cast<uint32_t>(room), memory, shared.listed,
+                                                    equals, own_listed);
       }
     }
   }
-  if (listed.all >= k && listed.all <= room) {
-    for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
-      memory.values[i] = row.begin[memory.indices[i]];
-    }
-  } else {
+  if (listed.all < k || listed.all > room) {
     const Extended<Bits> bound = bound_of_row(row, part, blocks, order, AllCandidates{}, row.cols,
                                               params.room, memory.counters, shared);
     listed = list_row(part, bound, blocks, number, order, AllCandidates{}, static_cast<uint32_t>(params.room),
@@ -192,7 +324,6 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     own_listed = shared.listed;
   }
   if (!bring_together(listed, own_listed, blocks, number, memory, shared.sort)) return;
-  const auto output = params.output.row(row_number, row.k);
   sort_prepared<tuning::kResidentClusterItems>(
       static_cast<int>(listed.all), row.k, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
@@ -211,6 +342,7 @@ ErrorCode launch(const ResidentCluster& config, const Problem& problem, const Bu
   params.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
   params.rank = config.rank;
   params.room = config.room;
+  params.ordered_by = config.ordered_by;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;

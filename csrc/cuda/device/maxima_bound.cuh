@@ -92,17 +92,18 @@ struct KeySpan {
   }
 };
 
-// A key that `rank` of the block's threads have or exceed, and no more than `slack` beyond, unless more are
-// equal to it: digit after digit of the span of their keys. rank <= blockDim.x. By all threads of the block;
-// `counts`, kCountsOfBound<Word> of them, and `of_warps` are in shared memory.
 inline constexpr int kBoundBits = 7;
 template <class Word>
 inline constexpr int kCountsOfBound =
     (8 * static_cast<int>(sizeof(Word)) + kBoundBits - 1) / kBoundBits << kBoundBits;
 
-template <class Word>
-__device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, uint32_t* counts,
-                                               KeySpan<Word>* of_warps) {
+// A key that `rank` of the block's threads have or exceed, and no more than `slack` beyond, unless more are
+// equal to it: digit after digit of the span of their keys. rank <= blockDim.x. And, best first, `pivots`
+// that divide what reaches it into parts of about as many. By all threads of the block; `counts`,
+// kCountsOfBound<Word> of them, and `of_warps` are in shared memory.
+template <int kPivots, class Word>
+__device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, Word (&pivots)[kPivots],
+                                               uint32_t* counts, KeySpan<Word>* of_warps) {
   constexpr int kBins = 1 << kBoundBits;
   static_assert(kBins == 4 * 32, "a vector a lane");
   for (int i = static_cast<int>(threadIdx.x); i < kCountsOfBound<Word>; i += static_cast<int>(blockDim.x)) {
@@ -112,7 +113,7 @@ __device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, ui
   const int lane = static_cast<int>(threadIdx.x % 32);
   Word low = span.least, width = span.greatest - span.least;
   int above = 0;  // threads, of all that is in no bin any more
-  for (;; counts += kBins) {
+  for (bool is_first = true;; is_first = false, counts += kBins) {
     const int shift = max(bits_of(width) - kBoundBits, 0);
     if (low <= key && key - low <= width) atomicAdd(counts + static_cast<int>((key - low) >> shift), 1u);
     __syncthreads();  // all have counted
@@ -121,20 +122,32 @@ __device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, ui
     const uint4 own = *reinterpret_cast<const uint4*>(counts + first);
     const int count[4] = {static_cast<int>(own.w), static_cast<int>(own.z), static_cast<int>(own.y),
                           static_cast<int>(own.x)};
-    int reaching = above + sum_so_far(count[0] + count[1] + count[2] + count[3]);
-    const int target = __ffs(static_cast<int>(__ballot_sync(~0u, reaching >= rank))) - 1;
-    // Of its bins, the first that so many reach.
-    int bin = first, of_bin = count[3];
+    const int so_far = above + sum_so_far(count[0] + count[1] + count[2] + count[3]);
+    // The first bin that so many reach, how many that are, and how many lie in it.
+    int reaching, of_bin;
+    const auto find = [&](int wanted) {
+      const int target = __ffs(static_cast<int>(__ballot_sync(~0u, so_far >= wanted))) - 1;
+      int bin = first;
+      reaching = so_far;
+      of_bin = count[3];
 #pragma unroll
-    for (int i = 3; i > 0; --i) {
-      if (bin != first + 3 - i || reaching - count[i] < rank) break;
-      reaching -= count[i];
-      of_bin = count[i - 1];
-      ++bin;
+      for (int i = 3; i > 0; --i) {
+        if (bin != first + 3 - i || reaching - count[i] < wanted) break;
+        reaching -= count[i];
+        of_bin = count[i - 1];
+        ++bin;
+      }
+      of_bin = __shfl_sync(~0u, of_bin, target);
+      reaching = __shfl_sync(~0u, reaching, target);
+      return static_cast<Word>(__shfl_sync(~0u, bin, target));
+    };
+    if (is_first) {
+#pragma unroll
+      for (int i = 0; i < kPivots; ++i) {
+        pivots[i] = low + (find(max(1, (i + 1) * rank / (kPivots + 1))) << shift);
+      }
     }
-    of_bin = __shfl_sync(~0u, of_bin, target);
-    reaching = __shfl_sync(~0u, reaching, target);
-    low += static_cast<Word>(__shfl_sync(~0u, bin, target)) << shift;
+    low += find(rank) << shift;
     if (shift == 0 || reaching <= rank + slack) return low;
     width = (Word{1} << shift) - 1;
     above = reaching - of_bin;
