@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   Listed listed{};
   for (;;) {
     listed = list_row(part, bound, blocks, number, order, candidates, static_cast<uint32_t>(params.room),
-                      memory, shared.listed);
+                      memory, shared);
     if (listed.all >= k && listed.all <= room) break;
     bound = bound_of_row(row, part, blocks, order, candidates, count, params.room, memory.counters, shared);
   }

@@ -43,13 +43,6 @@ struct Params {
 constexpr int kParts = tuning::kResidentParts;
 static_assert(kParts == 4, "a vector of counts");
 
-template <class Word>
-struct BoundScratch {
-  KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
-  Word of_block;
-  Word pivots[kParts - 1];
-};
-
 // A bound, and pivots between parts of what reaches it.
 template <class Word>
 struct Bounds {
@@ -65,44 +58,18 @@ struct Bounds {
   }
 };
 
+template <class Word>
+struct BoundScratch {
+  KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
+  Bounds<Word> of_block, of_all;
+};
+
 // A list's entries in each part.
-struct PartCounts {
+struct alignas(16) PartCounts {
   uint32_t of[kParts];
 
   __device__ uint32_t sum() const { return of[0] + of[1] + of[2] + of[3]; }
 };
-
-struct PartScratch {
-  alignas(16) PartCounts counts;
-  uint32_t sent[kParts];
-};
-
-// The least of the bounds that the cluster's blocks find among their threads' delegates, and the first
-// block's pivots; the same in all of them. And all counts of lists are zero.
-template <class Word, class Bits>
-__device__ __forceinline__ Bounds<Word> bounds_of_cluster(Word delegate, int rank, int blocks,
-                                                          uint32_t* counters, BoundScratch<Word>& scratch,
-                                                          PartScratch& parts, Shared<Bits>& shared) {
-  Bounds<Word> own;
-  own.bound = bound_of_block(delegate, rank, tuning::kResidentLeastSlack + rank / tuning::kResidentRankSlack,
-                             own.pivots, counters, scratch.of_warps);
-  if (threadIdx.x == 0) {
-    scratch.of_block = own.bound;
-#pragma unroll
-    for (int i = 0; i < kParts - 1; ++i) scratch.pivots[i] = own.pivots[i];
-    shared.listed = 0;
-    parts = {};
-  }
-  Cluster::arrive();
-  Cluster::wait();  // all blocks have a bound
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  Bounds<Word> all;
-  const Word* const pivots = Cluster::of_block(scratch.pivots, 0);
-#pragma unroll
-  for (int i = 0; i < kParts - 1; ++i) all.pivots[i] = pivots[i];
-  all.bound = warp_min(*Cluster::of_block(&scratch.of_block, min(lane, blocks - 1)));
-  return all;
-}
 
 // What the cluster's blocks have listed of each part: all of them, those before this one, and the most of
 // any.
@@ -110,28 +77,69 @@ struct ListedParts {
   PartCounts all, before;
   uint32_t most;
 
-  // By all threads of all blocks, once the lists are whole.
-  __device__ static ListedParts of_cluster(PartCounts* own, int blocks, int number) {
-    Cluster::arrive();
-    Cluster::wait();  // all lists are whole
-    const int lane = static_cast<int>(threadIdx.x) % 32;
-    PartCounts of_block{};
-    if (lane < blocks) of_block = *Cluster::of_block(own, lane);
-    ListedParts parts{};
-#pragma unroll
-    for (int p = 0; p < kParts; ++p) {
-      parts.all.of[p] = __reduce_add_sync(~0u, of_block.of[p]);
-      parts.before.of[p] = __reduce_add_sync(~0u, lane < number ? of_block.of[p] : 0);
-    }
-    parts.most = __reduce_max_sync(~0u, of_block.sum());
-    return parts;
-  }
   // Whether each part's block has room for it behind its own list.
   __device__ bool fit(uint32_t room) const {
     const uint32_t most_of_part = max(max(all.of[0], all.of[1]), max(all.of[2], all.of[3]));
     return most + most_of_part <= room;
   }
 };
+
+struct PartScratch {
+  PartCounts counts;
+  uint32_t sent[kParts];
+  ListedParts lists;
+};
+
+// The least of the bounds that the cluster's blocks find among their threads' delegates, and the first
+// block's pivots; the same in all of them. And all counts of lists are zero.
+template <class Word, class Bits>
+__device__ __forceinline__ Bounds<Word> bounds_of_cluster(Word delegate, int rank, bool divides, int blocks,
+                                                          uint32_t* counters, BoundScratch<Word>& scratch,
+                                                          PartScratch& parts, Shared<Bits>& shared) {
+  Bounds<Word> own{};
+  own.bound = bound_of_block(delegate, rank, tuning::kResidentLeastSlack + rank / tuning::kResidentRankSlack,
+                             divides, own.pivots, counters, scratch.of_warps);
+  if (threadIdx.x == 0) {
+    scratch.of_block = own;
+    shared.listed = 0;
+    parts.counts = {};
+    for (uint32_t& sent : parts.sent) sent = 0;
+  }
+  Cluster::arrive();
+  Cluster::wait();  // all blocks have a bound
+  // One warp asks the others, as each question is a trip through the GPU.
+  const int lane = static_cast<int>(threadIdx.x);
+  if (lane < 32) {
+    const Word least = warp_min(Cluster::of_block(&scratch.of_block, min(lane, blocks - 1))->bound);
+    if (lane == 0) scratch.of_all.bound = least;
+    if (lane < kParts - 1) {
+      scratch.of_all.pivots[lane] = Cluster::of_block(&scratch.of_block, 0)->pivots[lane];
+    }
+  }
+  __syncthreads();  // the bounds are there
+  return scratch.of_all;
+}
+
+// By all threads of all blocks, once the lists are whole.
+__device__ __forceinline__ ListedParts count_parts(PartScratch& scratch, int blocks, int number) {
+  Cluster::arrive();
+  Cluster::wait();  // all lists are whole
+  const int lane = static_cast<int>(threadIdx.x);
+  if (lane < 32) {
+    PartCounts of_block{};
+    if (lane < blocks) of_block = *Cluster::of_block(&scratch.counts, lane);
+    ListedParts lists{};
+#pragma unroll
+    for (int p = 0; p < kParts; ++p) {
+      lists.all.of[p] = __reduce_add_sync(~0u, of_block.of[p]);
+      lists.before.of[p] = __reduce_add_sync(~0u, lane < number ? of_block.of[p] : 0);
+    }
+    lists.most = __reduce_max_sync(~0u, of_block.sum());
+    if (lane == 0) scratch.lists = lists;
+  }
+  __syncthreads();  // the counts are there
+  return scratch.lists;
+}
 
 // Elements above a bound, and equals of it.
 struct Reaching {
@@ -281,8 +289,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const Share own(row.begin, static_cast<int>(row.cols), place, blocks * threads, numbers,
                     Share::shift_of(row.begin));
     const Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
-    const Bounds<Word> bounds =
-        bounds_of_cluster(delegate, params.rank, blocks, memory.counters, of_bound, parts, shared);
+    const Bounds<Word> bounds = bounds_of_cluster(delegate, params.rank, params.ordered_by > 1, blocks,
+                                                  memory.counters, of_bound, parts, shared);
     const Number bound = Compared::number_of(bounds.bound);
     if (numbers.is_bound(bound)) {
       list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], bound); }),
@@ -302,7 +310,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
         memory.values[i] = bits;
         atomicAdd(&parts.counts.of[part_of(bits)], 1u);
       }
-      const auto in_parts = ListedParts::of_cluster(&parts.counts, blocks, number);
+      const ListedParts in_parts = count_parts(parts, blocks, number);
       listed = {in_parts.all.sum(), in_parts.before.sum()};
       if (params.ordered_by > 1 && listed.all >= k && in_parts.fit(static_cast<uint32_t>(room))) {
         write_in_parts<Order>(in_parts, own_listed, number, row.k, order, part_of, params.room, memory,
@@ -320,7 +328,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const Extended<Bits> bound = bound_of_row(row, part, blocks, order, AllCandidates{}, row.cols,
                                               params.room, memory.counters, shared);
     listed = list_row(part, bound, blocks, number, order, AllCandidates{}, static_cast<uint32_t>(params.room),
-                      memory, shared.listed);
+                      memory, shared);
     own_listed = shared.listed;
   }
   if (!bring_together(listed, own_listed, blocks, number, memory, shared.sort)) return;

@@ -140,6 +140,12 @@ __device__ bool is_listed_whole(const Row<Bits>& row, int64_t count, int room) {
 template <class Bits>
 using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
 
+// What all blocks of the row have listed, and, of those before this one, how many.
+struct Listed {
+  uint64_t all;
+  uint32_t before;
+};
+
 template <class Bits>
 struct Shared {
   using Word = typename KeyWord<Bits>::type;
@@ -150,6 +156,7 @@ struct Shared {
   BlockScratch<Word, Index> sort;
   uint32_t listed;   // by this block, or so many would be if there were room
   uint32_t sampled;  // candidates
+  Listed lists;      // of all blocks
 };
 
 static_assert(sizeof(Shared<uint64_t>) <= tuning::kClusterStaticBytes);
@@ -359,24 +366,25 @@ __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> pa
   }
 }
 
-// What all blocks of the row have listed, and, of those before this one, how many.
-struct Listed {
-  uint64_t all;
-  uint32_t before;
-};
-
-// Of the lists of the row's `blocks` blocks, this one's number `number`. By all threads of all of them.
-__device__ __forceinline__ Listed count_lists(uint32_t* listed, int blocks, int number) {
+// Of the lists of the row's `blocks` blocks, this one's number `number`. By all threads of all of them; one
+// warp asks the others, as each question is a trip through the GPU.
+template <class Bits>
+__device__ __forceinline__ Listed count_lists(Shared<Bits>& shared, int blocks, int number) {
   if (blocks == 1) {
     __syncthreads();  // the list is whole
-    return {*listed, 0};
+    return {shared.listed, 0};
   }
   Cluster::arrive();
   Cluster::wait();  // all lists are whole
-  // By every warp, a lane a block.
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  const uint32_t of_block = lane < blocks ? *Cluster::of_block(listed, lane) : 0;
-  return {__reduce_add_sync(~0u, of_block), __reduce_add_sync(~0u, lane < number ? of_block : 0)};
+  const int lane = static_cast<int>(threadIdx.x);
+  if (lane < 32) {
+    const uint32_t of_block = lane < blocks ? *Cluster::of_block(&shared.listed, lane) : 0;
+    const Listed lists{__reduce_add_sync(~0u, of_block),
+                       __reduce_add_sync(~0u, lane < number ? of_block : 0)};
+    if (lane == 0) shared.lists = lists;
+  }
+  __syncthreads();  // the counts are there
+  return shared.lists;
 }
 
 // Lists what reaches the bound in all blocks of the row. What they listed before, all know: bound_of_row,
@@ -385,12 +393,12 @@ template <class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __forceinline__ Listed list_row(const Part<Bits>& part, const Extended<Bits>& bound, int blocks,
                                            int number, const Order& order, const OfRow& candidates,
                                            uint32_t room, const BlockMemory<Bits, Index>& memory,
-                                           uint32_t& listed) {
+                                           Shared<Bits>& shared) {
   __syncthreads();  // nothing of the list's memory is in use
-  if (threadIdx.x == 0) listed = 0;
+  if (threadIdx.x == 0) shared.listed = 0;
   __syncthreads();  // the count is zero
-  list_part(part, bound, order, candidates, room, memory, listed);
-  return count_lists(&listed, blocks, number);
+  list_part(part, bound, order, candidates, room, memory, shared.listed);
+  return count_lists(shared, blocks, number);
 }
 
 // Brings the lists together in the first block, whose own entries are where they belong, and prepares it to

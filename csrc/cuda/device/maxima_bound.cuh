@@ -98,12 +98,13 @@ inline constexpr int kCountsOfBound =
     (8 * static_cast<int>(sizeof(Word)) + kBoundBits - 1) / kBoundBits << kBoundBits;
 
 // A key that `rank` of the block's threads have or exceed, and no more than `slack` beyond, unless more are
-// equal to it: digit after digit of the span of their keys. rank <= blockDim.x. And, best first, `pivots`
-// that divide what reaches it into parts of about as many. By all threads of the block; `counts`,
+// equal to it: digit after digit of the span of their keys. rank <= blockDim.x. And, if `divides`, `pivots`,
+// best first, between parts of about as many of what reaches it. By all threads of the block; `counts`,
 // kCountsOfBound<Word> of them, and `of_warps` are in shared memory.
 template <int kPivots, class Word>
-__device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, Word (&pivots)[kPivots],
-                                               uint32_t* counts, KeySpan<Word>* of_warps) {
+__device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, bool divides,
+                                               Word (&pivots)[kPivots], uint32_t* counts,
+                                               KeySpan<Word>* of_warps) {
   constexpr int kBins = 1 << kBoundBits;
   static_assert(kBins == 4 * 32, "a vector a lane");
   for (int i = static_cast<int>(threadIdx.x); i < kCountsOfBound<Word>; i += static_cast<int>(blockDim.x)) {
@@ -113,7 +114,7 @@ __device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, Wo
   const int lane = static_cast<int>(threadIdx.x % 32);
   Word low = span.least, width = span.greatest - span.least;
   int above = 0;  // threads, of all that is in no bin any more
-  for (bool is_first = true;; is_first = false, counts += kBins) {
+  for (;; divides = false, counts += kBins) {
     const int shift = max(bits_of(width) - kBoundBits, 0);
     if (low <= key && key - low <= width) atomicAdd(counts + static_cast<int>((key - low) >> shift), 1u);
     __syncthreads();  // all have counted
@@ -141,7 +142,7 @@ __device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, Wo
       reaching = __shfl_sync(~0u, reaching, target);
       return static_cast<Word>(__shfl_sync(~0u, bin, target));
     };
-    if (is_first) {
+    if (divides) {
 #pragma unroll
       for (int i = 0; i < kPivots; ++i) {
         pivots[i] = low + (find(max(1, (i + 1) * rank / (kPivots + 1))) << shift);
