@@ -264,7 +264,9 @@ ResidentCluster ResidentCluster::plan(const Problem& problem, const Device& devi
       for (int elements = tuning::kResidentElements; elements <= most_elements; elements *= 2) {
         if (int64_t{blocks} * threads * elements < places) continue;
         if (best.threads > 0 && us >= least) break;
-        const bool in_parts = blocks >= tuning::kResidentParts && problem.k >= tuning::kResidentPartsMinK;
+        // Where an SM has more than a block, others work meanwhile.
+        const bool in_parts = problem.k >= tuning::kResidentPartsMinK && blocks >= tuning::kResidentParts &&
+                              all_blocks <= tuning::kClusterReach * device.sm_count;
         best = {threads,
                 elements,
                 blocks,
