@@ -266,7 +266,7 @@ ResidentCluster ResidentCluster::plan(const Problem& problem, const Device& devi
         if (best.threads > 0 && us >= least) break;
         // Where an SM has more than a block, others work meanwhile.
         const bool in_parts = problem.k >= tuning::kResidentPartsMinK && blocks >= tuning::kResidentParts &&
-                              all_blocks <= tuning::kClusterReach * device.sm_count;
+                              all_blocks <= device.sm_count;
         best = {threads,
                 elements,
                 blocks,

@@ -33,7 +33,8 @@ using Config =
     std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
                  bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
                  sort::Copy, sort::Partition, sort::WholeRows, delegate::FromSample, delegate::OneCluster,
-                 delegate::ResidentCluster, delegate::EqualShares, delegate::FromMaxima, split_bucket::Tree, split_bucket::Radix>;
+                 delegate::ResidentCluster, delegate::EqualShares, delegate::FromMaxima, split_bucket::Tree,
+                 split_bucket::Radix>;
 
 struct Plan {
   Problem problem;
