@@ -397,8 +397,12 @@ Work OneCluster::work(const Problem& problem, const Device& device) const {
 }
 
 Work ResidentCluster::work(const Problem& problem, const Device& device) const {
-  return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
-                 /*reads=*/1);
+  Work work = work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
+                      /*reads=*/1);
+  work.way = ordered_by > 1 ? 1 : 0;
+  work.winners /= ordered_by;
+  work.entries /= ordered_by;
+  return work;
 }
 
 Work EqualShares::work(const Problem& problem, const Device& device) const {
