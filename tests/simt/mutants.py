@@ -283,7 +283,9 @@ MUTANTS = (
     Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the list is whole", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident_cluster.cu", "before.above + min(", "before.above + max(", RESIDENT_CLUSTER),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),
-    Mutant("device/maxima_bound.cuh", "count[i] < rank) break", "count[i] <= rank) break", RESIDENT_CLUSTER),
+    Mutant(
+        "device/maxima_bound.cuh", "count[i] < wanted) break", "count[i] <= wanted) break", RESIDENT_CLUSTER
+    ),
     # Rows that do not lie side by side.
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list has been read", ";", STRIDED),

@@ -45,11 +45,12 @@ bool FromMaxima::serves(const Problem& problem, const Device&) {
 const char* unsupported_reason(const Problem& problem, const Device& device) {
   if (problem.k == 0) return nullptr;
   if (FromMaxima::serves(problem, device) || OneCluster::serves(problem, device) ||
-      FromSample::serves(problem, device)) {
+      ResidentCluster::serves(problem, device) || FromSample::serves(problem, device)) {
     return nullptr;
   }
   return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
-         "subranges, or rows of 65536 elements and more, eight for each";
+         "subranges, or rows of 65536 elements and more, eight for each, or k up to some thousands and rows "
+         "that the registers of a cluster hold";
 }
 
 FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const Study& study) {
