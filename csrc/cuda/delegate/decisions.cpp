@@ -110,8 +110,7 @@ bool FromSample::serves(const Problem& problem, const Device&) {
   const double workspace = candidates * (element_bytes + index_bytes) +  // of a row
                            sample.delegates * 2.0 * std::max(word_bytes, index_bytes) +
                            (index_bytes << tuning::kPassStoredDigitBits);
-  // With narrow indices, whatever is asked for: serving is a matter of sizes alone.
-  const double outputs = static_cast<double>(problem.k) * (element_bytes + 4);
+  const double outputs = static_cast<double>(problem.k) * (element_bytes + (problem.wide_indices ? 8 : 4));
   const double input = static_cast<double>(problem.cols) * element_bytes;
   return workspace <= tuning::kSampleMemoryOfOutputs * outputs + tuning::kSampleMemoryOfInput * input;
 }
