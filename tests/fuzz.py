@@ -112,11 +112,14 @@ class Operators:
 
     def served(self, case: Case, tensor: torch.Tensor) -> bool:
         options = dict(case.options)
-        algorithm = options.get("algorithm", "auto")
+        algorithm = options.pop("algorithm", "auto")
+        options.pop("columns", None)
         if algorithm == "auto":
             return True
         try:
-            torch.ops.gputopk._plan(tensor.to("meta"), case.k, algorithm=ALGORITHMS.index(algorithm))
+            torch.ops.gputopk._plan(
+                tensor.to("meta"), case.k, algorithm=ALGORITHMS.index(algorithm), **options
+            )
         except (RuntimeError, NotImplementedError):
             return False
         return True
