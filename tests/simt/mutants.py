@@ -110,6 +110,7 @@ RESIDENT_CLUSTER = (
     "float32 normal 2x9000 k=100 form=delegate.resident_cluster forced=1 cluster=4 threads=256",
     "float32 few_distinct 2x9000 k=100 form=delegate.resident_cluster forced=1 cluster=4 threads=256",
     "int16 all_equal 1x20000 k=600 form=delegate.resident_cluster forced=1 cluster=8 threads=256 room=1024",
+    "float32 normal 2x9000 k=700 form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1",
 )
 STRIDED = (
     "float32 normal 66x9 k=3 inner=33",
@@ -282,6 +283,16 @@ MUTANTS = (
     Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the count is zero", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the list is whole", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident_cluster.cu", "before.above + min(", "before.above + max(", RESIDENT_CLUSTER),
+    Mutant(
+        "delegate/resident_cluster.cu",
+        "Cluster::wait();  // the parts are where they belong",
+        "__syncthreads();",
+        RESIDENT_CLUSTER,
+    ),
+    Mutant(
+        "delegate/resident_cluster.cu", "__syncthreads();  // the counts are there", ";", RESIDENT_CLUSTER
+    ),
+    Mutant("delegate/resident_cluster.cu", "better + rank", "rank", RESIDENT_CLUSTER),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),
     Mutant(
         "device/maxima_bound.cuh", "count[i] < wanted) break", "count[i] <= wanted) break", RESIDENT_CLUSTER
