@@ -282,7 +282,12 @@ MUTANTS = (
     ),
     Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the count is zero", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the list is whole", ";", RESIDENT_CLUSTER),
-    Mutant("delegate/resident_cluster.cu", "before.above + min(", "before.above + max(", RESIDENT_CLUSTER),
+    Mutant(
+        "delegate/resident_cluster.cu",
+        "before.above + min(wanted, before.equal)",
+        "before.above",
+        RESIDENT_CLUSTER,
+    ),
     Mutant(
         "delegate/resident_cluster.cu",
         "Cluster::wait();  // the parts are where they belong",
@@ -295,7 +300,10 @@ MUTANTS = (
     Mutant("delegate/resident_cluster.cu", "better + rank", "rank", RESIDENT_CLUSTER),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),
     Mutant(
-        "device/maxima_bound.cuh", "count[i] < wanted) break", "count[i] <= wanted) break", RESIDENT_CLUSTER
+        "device/maxima_bound.cuh",
+        "reaching - count[i] < wanted",
+        "reaching - count[i] <= wanted",
+        RESIDENT_CLUSTER,
     ),
     # Rows that do not lie side by side.
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
