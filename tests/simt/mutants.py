@@ -110,8 +110,8 @@ RESIDENT_CLUSTER = (
     "float32 normal 2x9000 k=100 form=delegate.resident_cluster forced=1 cluster=4 threads=256",
     "float32 few_distinct 2x9000 k=100 form=delegate.resident_cluster forced=1 cluster=4 threads=256",
     "int16 all_equal 1x20000 k=600 form=delegate.resident_cluster forced=1 cluster=8 threads=256 room=1024",
-    "float32 ones_with_four_outliers 1x20000 k=600 form=delegate.resident_cluster forced=1 cluster=8 threads=256 "
-    "room=1024",
+    "float32 ones_with_four_outliers 1x20000 k=600 form=delegate.resident_cluster forced=1 cluster=8 "
+    "threads=256 room=1024",
     "float32 normal 2x9000 k=700 form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1",
 )
 STRIDED = (
