@@ -7,8 +7,9 @@ import itertools
 import pytest
 import torch
 
-from tests import inputs, oracle, study_library  # noqa: F401 (loads _form)
+from tests import inputs, oracle
 from tests.cuda.calls import DTYPES, FLAGS
+from tests.cuda.test_bitonic import check_forms
 
 pytestmark = pytest.mark.gpu
 
@@ -17,13 +18,7 @@ FORM = "delegate.resident_cluster"
 
 def check(tensor: torch.Tensor, k: int, **flags) -> bool:
     """False where the form does not serve."""
-    if not any(line.startswith(f"{FORM};") for line in torch.ops.gputopk._forms(tensor, k).splitlines()):
-        return False
-    largest, order = flags.get("largest", True), flags.get("sorted", True)
-    magnitude = flags.get("magnitude", False)
-    outputs = torch.ops.gputopk._form(tensor, k, FORM, largest, order, magnitude=magnitude)
-    oracle.assert_topk_on_device(outputs, tensor, k, **flags)
-    return True
+    return bool(check_forms(tensor, k, (FORM,), **flags))
 
 
 @pytest.mark.parametrize(
