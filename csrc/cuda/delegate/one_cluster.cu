@@ -137,23 +137,11 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   params.prefetched_tiles = config.prefetched_tiles;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
-  constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;
-  if (problem.rows > kMostBlocksOfGrid / config.blocks) return cudaErrorInvalidConfiguration;
-  const unsigned blocks = static_cast<unsigned>(problem.rows * config.blocks);
-  const unsigned threads = static_cast<unsigned>(config.threads);
   const size_t shared_bytes =
       static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
-  const auto kernel = select_row<Order, Rows, kItems>;
   static std::atomic<uint64_t> allowed, allowed_clusters;
-  cudaError_t error = allow_shared_memory(kernel, shared_bytes, allowed);
-  if (error != cudaSuccess) return error;
-  if (config.blocks == 1) {
-    return launch_kernel(/*ahead=*/false, kernel, blocks, threads, shared_bytes, stream, params, order, 1);
-  }
-  error = allow_large_clusters(kernel, allowed_clusters);
-  if (error != cudaSuccess) return error;
-  return launch_clusters(/*ahead=*/false, static_cast<unsigned>(config.blocks), kernel, blocks, threads,
-                         shared_bytes, stream, params, order, config.blocks);
+  return launch_cluster_a_row(config, problem.rows, select_row<Order, Rows, kItems>, shared_bytes, allowed,
+                              allowed_clusters, stream, params, order);
 }
 
 // rows_of(config, order): the rows as kernels take them.
