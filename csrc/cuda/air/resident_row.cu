@@ -3,8 +3,9 @@
 //   1. The block loads the row. Its elements fall into groups, one to eight a thread, and each warp sorts the
 //      maxima of its groups. With W warps, ceil(k / W) maxima of each reach the least of all warps' maxima of
 //      that rank: a bound that k elements reach, whatever the row, and, where k is small, few others.
-//   2. What reaches the bound is listed. Where that is more than there is room for, the bound is raised, from
-//      number to number: equals of the k-th best are not listed, but written as they come.
+//   2. What reaches the bound is listed. Where many are equals of it, what is above it is, and equals, of the
+//      lowest indices, are written as they come. Where more are above it than there is room for, the bound is
+//      raised, from number to number.
 //   3. The list is put in order, and its k best are written: each element is brought to its bin of the range
 //      from the bound to the greatest, and ranked among those that are there.
 // Elements are compared as floats or keys in registers (device/row_numbers.cuh), and ranked by keys and
@@ -40,6 +41,7 @@ namespace gputopk::cuda::air {
 namespace {
 
 constexpr int kMostWarps = tuning::kAirResidentMaxThreads / 32;
+constexpr int kLanesOfLine = 8;  // as vectors
 
 using Index = uint32_t;
 
@@ -84,10 +86,13 @@ struct Shared {
 
   WarpBound<typename Numbers<Order>::Number> bounds[kMostWarps];
   uint32_t listed;
+  uint32_t above;  // the bound, listed in place of all
   BinScratch bins;
   Crowd<typename Numbers<Order>::Number> crowds[kMostWarps];
-  uint32_t equals[kVectorsOfEquals * kMostWarps];
-  BlockScratch<typename KeyWord<Bits>::type, Index> sort;
+  union {  // one after the other
+    EqualsTable<kMostWarps> equals;
+    BlockScratch<typename KeyWord<Bits>::type, Index> sort;
+  };
   // Where the list is found by digits.
   KeyRange<Held> range;
   TargetDigit<uint32_t> target;
@@ -96,15 +101,16 @@ struct Shared {
 // What is known of a row.
 template <class Number>
 struct Found {
-  int listed;  // elements, of which the best win
-  bool whole;  // those and equals of `bound` that have been written are all winners
+  int listed;   // elements, of which the best win
+  bool whole;   // those and equals of `bound` that have been written are all winners
+  bool equals;  // are written, and so not listed
   Number bound, greatest;
 };
 
-// Step 2 where many equals reach the bound, so that there is no room for them, or they are not worth sorting.
-// The bound is raised, to the greatest number or to the next, until no more than `room` are above it. Those
-// are listed, and where they are fewer than k, equals of the bound, of the lowest indices, written behind
-// them, as they are in order. Not whole, and the list as it was, where so many turns did not do.
+// Step 2 where more are above the bound than there is room for, or than is worth sorting. The bound is
+// raised, to the greatest number or to the next, until no more than `room` are above it. Those are listed,
+// and where they are fewer than k, equals of the bound, of the lowest indices, written behind them, as they
+// are in order. Not whole, and the list as it was, where so many turns did not do.
 template <class Order, int kElements, class Write>
 __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
     const Params<typename Order::Bits>& params, const typename Order::Bits* input, Order order, Index* list,
@@ -141,6 +147,7 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
     crowd = add_up(crowd);
     if (lane == 0) shared.crowds[warp] = crowd;
     if (threadIdx.x == 0) shared.listed = 0;
+    shared.equals.reset();
     __syncthreads();  // all warps have counted
     const Crowd<Number>& of_warp = shared.crowds[min(lane, warps - 1)];
     const uint32_t counts = lane < warps ? 1 : 0;
@@ -153,13 +160,13 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
       list_elements(
           choose<Share::kElements>([&](int i) { return Compared::is_above(own.number[i], found.bound); }),
           static_cast<uint32_t>(room), list, shared.listed, [&](int i) { return own.index(i); });
-      if (above < params.k) {
-        visit_equals<Share>(
-            params.k - above, shared.equals,
-            [&](int i) { return Compared::is_equal(own.number[i], found.bound); },
-            [&](int place, int i) { write(above + place, static_cast<Index>(own.index(i))); });
-      }
-      __syncthreads();  // the list is whole
+      const Equals<Share> equals(
+          choose<Share::kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); }),
+          shared.equals);
+      __syncthreads();  // the list is whole, and equals are counted
+      equals.visit_lowest(params.k - above, shared.equals,
+                          [&](int place, int i) { write(above + place, static_cast<Index>(own.index(i))); });
+      __syncthreads();  // the table's memory is in no use any more
       return found;
     }
     const unsigned k = static_cast<unsigned>(params.k);
@@ -183,23 +190,43 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   const int warps = static_cast<int>(blockDim.x / 32);
   const Compared numbers(order);
   // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
-  constexpr int kOfLine = 8;
-  const int place = (lane / kOfLine * warps + warp) * kOfLine + lane % kOfLine;
+  const int place = (lane / kLanesOfLine * warps + warp) * kLanesOfLine + lane % kLanesOfLine;
   const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers, Share::shift_of(input));
   const WarpBound<Number> of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
   if (lane == 0) shared.bounds[warp] = of_warp;
-  if (threadIdx.x == 0) shared.listed = 0;
+  if (threadIdx.x == 0) shared.listed = shared.above = 0;
+  shared.equals.reset();
   __syncthreads();  // all warps have a bound
   const WarpBound<Number> of_row = bound_of_all<Compared>(shared.bounds, warps);
-  Found<Number> found{0, false, of_row.bound, of_row.greatest};
+  Found<Number> found{0, false, false, of_row.bound, of_row.greatest};
   if (!numbers.is_bound(found.bound)) return found;
-  list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); }),
-                static_cast<uint32_t>(params.room), list, shared.listed, [&](int i) { return own.index(i); });
+  const uint32_t room = static_cast<uint32_t>(params.room);
+  const auto index_of = [&](int i) { return own.index(i); };
+  const uint32_t reaching =
+      choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); });
+  list_elements(reaching, room, list, shared.listed, index_of);
   __syncthreads();  // the list is whole
   found.listed = static_cast<int>(shared.listed);
   found.whole = params.k <= found.listed && found.listed <= params.room;
-  if (found.listed > params.room) {
-    __syncthreads();  // all know it, before the count is reset
+  const bool crowds = found.listed > params.room;
+  if (!crowds && found.listed <= 2 * params.k + tuning::kAirResidentByWarp) return found;
+  // Warps of the same bound have equals of it, of which the others may have as many.
+  const bool ties = lane < warps && Compared::is_equal(shared.bounds[lane].bound, found.bound);
+  if (!crowds && __popc(__ballot_sync(~0u, ties)) == 1) return found;
+  const uint32_t equal =
+      choose<kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); });
+  list_elements(reaching & ~equal, room, list, shared.above, index_of);
+  const Equals<Share, kLanesOfLine> equals(equal, shared.equals);
+  __syncthreads();  // the list is whole, and equals are counted
+  const int above = static_cast<int>(shared.above);
+  if (above <= params.room) {
+    found.listed = above;
+    found.whole = found.equals = true;
+    equals.visit_lowest(params.k - above, shared.equals,
+                        [&](int place, int i) { write(above + place, static_cast<Index>(index_of(i))); });
+    __syncthreads();  // the table's memory is in no use any more
+  } else {
+    __syncthreads();  // all know it, before counts are reset
     found = settle_crowd<Order, kElements>(params, input, order, list, shared, found, params.room,
                                            tuning::kAirResidentTurns, write);
   }
@@ -219,6 +246,7 @@ __device__ __noinline__ int list_by_digits(const Params<typename Order::Bits>& p
     shared.range.reset();
     shared.listed = 0;
   }
+  shared.equals.reset();
   const Share share(input, params.cols, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), order);
   const auto each_element = [&](auto&& visit) {
 #pragma unroll
@@ -249,9 +277,11 @@ __device__ __noinline__ int list_by_digits(const Params<typename Order::Bits>& p
                 [&](int i) { return share.index(i); });
   if (!has_room) {
     listed = params.k;
-    visit_equals<Share>(
-        params.k - bounds.taken, shared.equals, [&](int i) { return share.held[i] == bounds.low; },
-        [&](int place, int i) { list[bounds.taken + place] = share.index(i); });
+    const Equals<Share> equals(choose<kElements>([&](int i) { return share.held[i] == bounds.low; }),
+                               shared.equals);
+    __syncthreads();  // equals are counted
+    equals.visit_lowest(params.k - bounds.taken, shared.equals,
+                        [&](int place, int i) { list[bounds.taken + place] = share.index(i); });
   }
   __syncthreads();  // the list is whole
   return listed;
@@ -441,9 +471,11 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
       return;
     }
     __syncthreads();  // nobody adds to a count any more
-    found = settle_crowd<Order, kElements>(params, input, order, memory.indices, shared, found, params.k - 1,
-                                           tuning::kAirResidentFewTurns, write);
-    if (found.whole) listed = found.listed;
+    if (!found.equals) {
+      found = settle_crowd<Order, kElements>(params, input, order, memory.indices, shared, found,
+                                             params.k - 1, tuning::kAirResidentFewTurns, write);
+      if (found.whole) listed = found.listed;
+    }
   }
   if (listed > tuning::kAirResidentByWarp) {
     write_sorted(listed, input, params.cols, order, memory, shared, write);

@@ -10,7 +10,8 @@
 //      k best. Or, where k is large, pivots among the first block's delegates divide the lists into parts,
 //      each of which a block of its own puts in order.
 // Where more reach the bound than there is room for, most are equals of it as a rule: then the row is read
-// once more, and of those k in all are listed. Else the bound is found by AIR's digits.
+// once more, what is above the bound is listed, and equals of the lowest indices are written behind it as
+// they come. Else the bound is found by AIR's digits.
 
 #include <cuda_runtime_api.h>
 
@@ -90,15 +91,34 @@ struct PartScratch {
   ListedParts lists;
 };
 
+// Elements above a bound, and equals of it.
+struct Reaching {
+  uint32_t above, equal;
+};
+
+struct EqualsScratch {
+  EqualsTable<tuning::kClusterMaxThreads / 32> table;
+  uint32_t above;  // the bound, listed by this block
+  Reaching of_block, of_all, before;
+
+  // By all threads, a barrier before any counts.
+  __device__ void reset() {
+    table.reset();
+    if (threadIdx.x == 0) above = 0;
+  }
+};
+
 // The least of the bounds that the cluster's blocks find among their threads' delegates, and the first
 // block's pivots; the same in all of them. And all counts of lists are zero.
 template <class Word, class Bits>
 __device__ __forceinline__ Bounds<Word> bounds_of_cluster(Word delegate, int rank, bool divides, int blocks,
                                                           uint32_t* counters, BoundScratch<Word>& scratch,
-                                                          PartScratch& parts, Shared<Bits>& shared) {
+                                                          PartScratch& parts, EqualsScratch& equals,
+                                                          Shared<Bits>& shared) {
   Bounds<Word> own{};
   own.bound = bound_of_block(delegate, rank, tuning::kResidentLeastSlack + rank / tuning::kResidentRankSlack,
                              divides, own.pivots, counters, scratch.of_warps);
+  equals.reset();
   if (threadIdx.x == 0) {
     scratch.of_block = own;
     shared.listed = 0;
@@ -141,76 +161,69 @@ __device__ __forceinline__ ListedParts count_parts(PartScratch& scratch, int blo
   return scratch.lists;
 }
 
-// Elements above a bound, and equals of it.
-struct Reaching {
-  uint32_t above, equal;
-};
-
-struct EqualsScratch {
-  Reaching of_warps[tuning::kClusterMaxThreads / 32], of_block;
-  uint32_t equals[kVectorsOfEquals * tuning::kClusterMaxThreads / 32];
-};
-
 static_assert(sizeof(Shared<uint64_t>) + sizeof(BoundScratch<uint64_t>) + sizeof(EqualsScratch) +
                   sizeof(PartScratch) <=
               tuning::kClusterStaticBytes);
 // Counters that the smallest block has.
 static_assert((tuning::kClusterMinThreads / 32 + 1) * kDigits >= kCountsOfBound<uint64_t>);
 
-// Step 2 where more reach the bound than there is room for: what is above it is listed, and of its equals
-// those of the lowest indices, k in all; `own` of this block. Nothing, where more are above it than there is
-// room for too. The row is loaded anew, a part of it each block, so that indices ascend.
-template <class Order, int kElements, class Bits = typename Order::Bits>
-__device__ __noinline__ Listed list_with_equals(Row<Bits> row, Part<Bits> part, int64_t part_cols, int blocks,
-                                                int number, Order order,
-                                                typename Numbers<Order>::Number bound, uint32_t room,
-                                                BlockMemory<Bits, Index> memory, uint32_t& own_listed,
-                                                EqualsScratch& scratch, uint32_t& own) {
+// Step 2 where more reach the bound than there is room for: what is above it is listed, `own_listed` by this
+// block, and its equals, of the lowest indices, are written behind that, k in all. False, and nothing is
+// written, where more are above it than there is room for too. The row is loaded anew, a part of it each
+// block, so that indices ascend.
+template <class Order, int kElements, class Output, class Bits = typename Order::Bits>
+__device__ __noinline__ bool write_equals(Row<Bits> row, Part<Bits> part, int64_t part_cols, int blocks,
+                                          int number, Order order, typename Numbers<Order>::Number bound,
+                                          uint32_t room, BlockMemory<Bits, Index> memory,
+                                          EqualsScratch& scratch, Output output, Listed& listed,
+                                          uint32_t& own_listed) {
   using Compared = Numbers<Order>;
   using Share = RowNumbers<Order, kElements>;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
+  const int lane = thread % 32;
   const int shift = Share::shift_of(part.begin);  // of all blocks
-  if (shift + part_cols > int64_t{threads} * kElements) return {};
+  if (shift + part_cols > int64_t{threads} * kElements) return false;
   const Share share(part.begin, static_cast<int>(max(part.cols, int64_t{0})), thread, threads,
                     Compared(order), shift);
-  Reaching reaching{};
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    reaching.above += Compared::is_above(share.number[i], bound);
-    reaching.equal += Compared::is_equal(share.number[i], bound);
-  }
-  const auto add_up = [](const Reaching& x) {
-    return Reaching{__reduce_add_sync(~0u, x.above), __reduce_add_sync(~0u, x.equal)};
-  };
-  reaching = add_up(reaching);
-  if (lane == 0) scratch.of_warps[warp] = reaching;
-  __syncthreads();  // all warps have counted
-  const Reaching of_block = add_up(lane < warps ? scratch.of_warps[lane] : Reaching{});
-  if (thread == 0) scratch.of_block = of_block;
-  Cluster::arrive();
-  Cluster::wait();  // all blocks have counted, and know what was listed before
-  if (thread == 0) own_listed = 0;
-  const Reaching of_other = lane < blocks ? *Cluster::of_block(&scratch.of_block, lane) : Reaching{};
-  const Reaching all = add_up(of_other), before = add_up(lane < number ? of_other : Reaching{});
-  const uint32_t k = static_cast<uint32_t>(row.k);
-  if (all.above > room || all.above + all.equal < k) return {};
-  const uint32_t wanted = k - min(k, all.above);  // of the equals
-  const uint32_t own_wanted = min(wanted - min(wanted, before.equal), of_block.equal);
-  own = of_block.above + own_wanted;
-  __syncthreads();  // the count is zero
   const auto index_of = [&](int i) { return static_cast<Index>(part.first + share.index(i)); };
   list_elements(choose<kElements>([&](int i) { return Compared::is_above(share.number[i], bound); }), room,
-                memory.indices, own_listed, index_of);
-  visit_equals<Share>(
-      static_cast<int>(own_wanted), scratch.equals,
-      [&](int i) { return Compared::is_equal(share.number[i], bound); },
-      [&](int place, int i) { memory.indices[of_block.above + place] = index_of(i); });
-  __syncthreads();  // the list is whole
-  for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
+                memory.indices, scratch.above, index_of);
+  const Equals<Share> equals(
+      choose<kElements>([&](int i) { return Compared::is_equal(share.number[i], bound); }), scratch.table);
+  __syncthreads();  // all warps have counted
+  const uint32_t equals_of_block = equals.count(scratch.table);
+  own_listed = scratch.above;
+  if (thread == 0) scratch.of_block = {own_listed, equals_of_block};
+  Cluster::arrive();
+  Cluster::wait();  // all blocks have counted
+  // One warp asks the others, as each question is a trip through the GPU.
+  if (thread < 32) {
+    const auto add_up = [](const Reaching& x) {
+      return Reaching{__reduce_add_sync(~0u, x.above), __reduce_add_sync(~0u, x.equal)};
+    };
+    const Reaching of_other = lane < blocks ? *Cluster::of_block(&scratch.of_block, lane) : Reaching{};
+    const Reaching all = add_up(of_other), before = add_up(lane < number ? of_other : Reaching{});
+    if (lane == 0) {
+      scratch.of_all = all;
+      scratch.before = before;
+    }
+  }
+  __syncthreads();  // the counts are there
+  const Reaching all = scratch.of_all, before = scratch.before;
+  const uint32_t k = static_cast<uint32_t>(row.k);
+  if (all.above > room || all.above + all.equal < k) return false;
+  if (all.above < k && before.equal < k - all.above) {
+    const uint32_t first = all.above + before.equal;
+    equals.visit_lowest(static_cast<int>(k - first), scratch.table, [&](int place, int i) {
+      const Index index = index_of(i);
+      output.write(static_cast<int>(first) + place, row.begin[index], index);
+    });
+  }
+  for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
     memory.values[i] = row.begin[memory.indices[i]];
   }
-  return {uint64_t{all.above} + wanted, before.above + min(wanted, before.equal)};
+  listed = {all.above, before.above};
+  return true;
 }
 
 // Step 3 by parts: each is sent to a block of its own, which puts it in order and writes it behind the better
@@ -280,6 +293,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const auto output = params.output.row(row_number, row.k);
   Listed listed{};
   uint32_t own_listed = 0;
+  int wanted = row.k;  // of the list
   if (Share::shift_of(row.begin) + row.cols <= int64_t{blocks} * threads * kElements) {
     // Vectors side by side go to a few lanes, and the next ones to the next block's, and so on.
     constexpr int kLanes = tuning::kResidentLanes;
@@ -290,7 +304,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                     Share::shift_of(row.begin));
     const Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
     const Bounds<Word> bounds = bounds_of_cluster(delegate, params.rank, params.ordered_by > 1, blocks,
-                                                  memory.counters, of_bound, parts, shared);
+                                                  memory.counters, of_bound, parts, equals, shared);
     const Number bound = Compared::number_of(bounds.bound);
     if (numbers.is_bound(bound)) {
       list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], bound); }),
@@ -317,14 +331,14 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                               parts.sent, shared.sort, output);
         return;
       }
-      if (listed.all > room) {
-        listed = list_with_equals<Order, kElements>(row, part, params.part_cols, blocks, number, order, bound,
-                                                    static_cast<uint32_t>(room), memory, shared.listed,
-                                                    equals, own_listed);
+      if (listed.all > room && write_equals<Order, kElements>(row, part, params.part_cols, blocks, number,
+                                                              order, bound, static_cast<uint32_t>(room),
+                                                              memory, equals, output, listed, own_listed)) {
+        wanted = static_cast<int>(min(k, listed.all));
       }
     }
   }
-  if (listed.all < k || listed.all > room) {
+  if (listed.all < static_cast<uint64_t>(wanted) || listed.all > room) {
     const Extended<Bits> bound = bound_of_row(row, part, blocks, order, AllCandidates{}, row.cols,
                                               params.room, memory.counters, shared);
     listed = list_row(part, bound, blocks, number, order, AllCandidates{}, static_cast<uint32_t>(params.room),
@@ -333,7 +347,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   }
   if (!bring_together(listed, own_listed, blocks, number, memory, shared.sort)) return;
   sort_prepared<tuning::kResidentClusterItems>(
-      static_cast<int>(listed.all), row.k, order, memory, shared.sort,
+      static_cast<int>(listed.all), wanted, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
         bits = memory.values[i];
         index = memory.indices[i];
