@@ -204,6 +204,13 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
     Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT),
+    Mutant(
+        "air/resident_row.cu", "__syncthreads();  // the list is whole, and equals are counted", ";", RESIDENT
+    ),
+    Mutant(
+        "air/resident_row.cu", "__syncthreads();  // the table's memory is in no use any more", ";", RESIDENT
+    ),
+    Mutant("device/equals.cuh", "sum_so_far<kLanes>(count)", "sum_so_far(count)", RESIDENT),
     Mutant("air/resident_row.cu", "scratch.kth_bin + 1", "scratch.kth_bin", NARROWED),
     Mutant(
         "air/resident_row.cu",
@@ -278,18 +285,15 @@ MUTANTS = (
     ),
     Mutant(
         "delegate/resident_cluster.cu",
-        "Cluster::wait();  // all blocks have counted, and know what was listed before",
+        "Cluster::wait();  // all blocks have counted",
         "__syncthreads();",
         RESIDENT_CLUSTER,
     ),
-    Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the count is zero", ";", RESIDENT_CLUSTER),
-    Mutant("delegate/resident_cluster.cu", "__syncthreads();  // the list is whole", ";", RESIDENT_CLUSTER),
     Mutant(
-        "delegate/resident_cluster.cu",
-        "before.above + min(wanted, before.equal)",
-        "before.above",
-        RESIDENT_CLUSTER,
+        "delegate/resident_cluster.cu", "__syncthreads();  // all warps have counted", ";", RESIDENT_CLUSTER
     ),
+    Mutant("delegate/resident_cluster.cu", "all.above + before.equal;", "all.above;", RESIDENT_CLUSTER),
+    Mutant("device/equals.cuh", "w < warp;", "w + 1 < warp;", RESIDENT_CLUSTER),
     Mutant(
         "delegate/resident_cluster.cu",
         "Cluster::wait();  // the parts are where they belong",
