@@ -101,13 +101,13 @@ SORTED_IN_CLUSTER = (
     "int16 few_distinct 1x5000 k=2000 form=sort.whole_rows forced=1 cluster=16 threads=128 sm_count=2",
 )
 
-LAST = (
-    "float32 normal 3x5000 k=300 sorted=0 last_alone=1 form=air.one_block forced=1 threads=128 sm_count=2",
-    "int16 few_distinct 3x5000 k=900 sorted=0 last_alone=1 form=air.one_block forced=1 threads=128",
+LAST = (  # a copy leaves the worst anywhere
+    "float32 normal 3x300 k=300 sorted=0 last_alone=1 form=sort.copy sm_count=2",
+    "int16 few_distinct 3x900 k=900 sorted=0 last_alone=1 form=sort.copy sm_count=2",
 )
 LAST_OF_SHARES = (
-    "float32 normal 1x30000 k=17000 sorted=0 last_alone=1 form=air.one_block sm_count=3",
-    "int16 few_distinct 2x30000 k=17001 sorted=0 last_alone=1 form=air.one_block sm_count=3",
+    "float32 normal 1x17003 k=17003 sorted=0 last_alone=1 form=sort.copy sm_count=3",
+    "int16 few_distinct 2x17002 k=17002 sorted=0 last_alone=1 form=sort.copy sm_count=3",
 )
 SHARES = (
     "float32 normal 3x9000 k=100 form=delegate.equal_shares forced=1 blocks=4 threads=256",
