@@ -17,7 +17,7 @@ import torch
 
 from tests import inputs, oracle
 
-_BOOLS = ("largest", "sorted", "magnitude", "by_index", "return_values", "dim_last")
+_BOOLS = ("largest", "sorted", "magnitude", "by_index", "last_alone", "return_values", "dim_last")
 
 
 def _number_or_word(text: str) -> int | float | str:

@@ -117,6 +117,8 @@ def run_other_operators(device: str = "cuda") -> int:
             for order in ("value", "index"):
                 torch_topk.topk(rows, k, order=order)
                 runs += 1
+            torch_topk.kth_value(rows, 3 * k)
+            runs += 1
         for shape, k in (((3, 300, 40), 7), ((2, 5000, 20), 64)):
             torch_topk.topk(torch.randn(shape, device=device).to(dtype), k, dim=1)
             runs += 1

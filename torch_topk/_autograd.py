@@ -151,5 +151,5 @@ def _autograd_kernel(keyset, self, k, dim=-1, largest=True, sorted=True, **optio
 registry.impl("differentiable_topk", _autograd_kernel, "Autograd", with_keyset=True)
 # The other operators record nothing. Without this, outputs of an operator that registers no derivative come
 # out with requires_grad=True.
-for _name in ("topk", "topk.out", "_topk_by_index", "rerank", "rerank.out"):
+for _name in ("topk", "topk.out", "_topk_by_index", "_topk_kth", "rerank", "rerank.out"):
     registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")

@@ -140,6 +140,7 @@ def _(self, k, dim=-1, largest=True, sorted=True, *, magnitude=False, index_dtyp
 
 
 @torch.library.register_fake("gputopk::_topk_by_index")
+@torch.library.register_fake("gputopk::_topk_kth")
 def _(self, k, dim=-1, largest=True, *, magnitude=False, index_dtype=None, algorithm=0):
     check_request(self, k, dim, index_dtype, algorithm)
     shape = result_shape(self.shape, k, dim)

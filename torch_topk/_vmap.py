@@ -11,7 +11,7 @@ def _register(name: str) -> None:
     operator = getattr(torch.ops.gputopk, name)
 
     @torch.library.register_vmap(f"gputopk::{name}")
-    def _(info, in_dims, self, k, dim=-1, largest=True, sorted=True, **options):
+    def _(info, in_dims, self, k, dim=-1, largest=True, *sorted, **options):
         batched = self.movedim(in_dims[0], 0)
         example = batched.shape[1:]
         # Of the example: in the batch another dim, and other sizes, would pass.
@@ -21,7 +21,7 @@ def _register(name: str) -> None:
             batched, k, dim = batched.unsqueeze(1), 1, -1
         elif dim >= 0:
             dim += 1
-        values, indices = operator(batched, k, dim, largest, sorted, **options)
+        values, indices = operator(batched, k, dim, largest, *sorted, **options)
         if scalars:
             values, indices = values.squeeze(1), indices.squeeze(1)
         return (values, indices), (0, 0)
@@ -29,3 +29,4 @@ def _register(name: str) -> None:
 
 _register("topk")
 _register("differentiable_topk")
+_register("_topk_kth")

@@ -19,8 +19,7 @@ from .ops import topk
 
 __all__ = ["KthValue", "keep_topk", "keep_topk_", "kth_value", "topk_mask"]
 
-# Winners that a selection puts in order as cheaply as it finds the worst of them.
-_MOST_IN_ORDER = 4096
+_topk_kth = torch.ops.gputopk._topk_kth.default
 
 
 class KthValue(NamedTuple):
@@ -58,7 +57,7 @@ def kth_value(
         ``values``, of input's dtype, and ``indices``, int64, of input's shape with ``dim`` of size 1; a named
         tuple. Where ``k`` is a tensor or there are lengths, and a row has no k-th element: index -1 and the
         worst value (-inf where the largest are wanted, or the least integer). Values have gradients. Of an
-        int ``k`` up to 4096 both are views, which keep all winners in memory for as long as they live.
+        int ``k`` both are views, which keep all winners in memory for as long as they live.
 
     Raises:
         TypeError, IndexError: an argument of another type, ``dim`` out of range.
@@ -84,11 +83,8 @@ def kth_value(
         return _dtensor.kth_value(input, k, dim, largest, magnitude, lengths)
     rows = _with_dim_last(input, dim)
     is_there = not isinstance(k, Tensor) and lengths is None
-    if is_there and k <= _MOST_IN_ORDER and not wants_derivative(rows):
-        # Views: copies are kernels of their own, which many short rows would pay for by half.
-        values, indices = (
-            winners[..., -1:] for winners in topk(rows, k, largest=largest, magnitude=magnitude)
-        )
+    if is_there and not wants_derivative(rows):
+        values, indices = _last_winner(rows, k, largest, magnitude)
     else:
         indices = _kth_index("kth_value", rows, k, largest, magnitude, lengths)
         if is_there:
@@ -243,6 +239,17 @@ def _with_dim_last(input: Tensor, dim: int) -> Tensor:
     return input.unsqueeze(-1) if input.dim() == 0 else input.movedim(dim, -1)
 
 
+def _last_winner(rows: Tensor, k: int, largest: bool, magnitude: bool) -> tuple[Tensor, Tensor]:
+    """The last of the k best of the last dimension, [..., 1], without gradients."""
+    if backend(rows) == "torch":
+        winners = topk(rows, k, largest=largest, magnitude=magnitude)
+    else:  # only the last has to be in its place
+        winners = call(_topk_kth, rows, k, -1, largest, magnitude=magnitude)
+    # Views: copies are kernels of their own, which many short rows would pay for by half.
+    values, indices = (one[..., -1:] for one in winners)
+    return values, indices
+
+
 def _kth_index(
     function: str,
     rows: Tensor,
@@ -254,13 +261,7 @@ def _kth_index(
     """Where the k-th element of the last dimension is, int64 [..., 1]; -1 where a row has none."""
     rows = rows.detach()
     if not isinstance(k, Tensor) and lengths is None:
-        if k <= _MOST_IN_ORDER:
-            return topk(rows, k, largest=largest, magnitude=magnitude).indices[..., -1:]
-        winners = topk(rows, k, largest=largest, sorted=False, magnitude=magnitude)
-        # The worst of them; of equal ones the last.
-        worst = topk(winners.values, 1, largest=not largest, magnitude=magnitude).values
-        own, worst = _rows.comparable(winners.values, magnitude), _rows.comparable(worst, magnitude)
-        return winners.indices.where(~_rows.better(own, worst, largest), -1).amax(-1, keepdim=True)
+        return _last_winner(rows, k, largest, magnitude)[1]
     cols = rows.size(-1)
     if isinstance(k, Tensor):
         rank = _rows.numbers_of_rows(function, "k", k, rows)

@@ -108,6 +108,7 @@ Request canonicalise(const Tensor& self, const Arguments& arguments) {
   problem.largest = arguments.largest;
   problem.sorted = arguments.sorted;
   problem.by_index = arguments.by_index;
+  problem.last_alone = arguments.last_alone;
   problem.magnitude = arguments.magnitude;
   problem.wide_indices = request.index_dtype == ScalarType::Long;
   const int64_t inner = elements_behind(sizes, request.dim);

@@ -23,6 +23,7 @@ struct Arguments {
   std::optional<ScalarType> index_dtype;
   int64_t algorithm;
   bool by_index = false;
+  bool last_alone = false;
 };
 
 // A checked request.

@@ -12,7 +12,7 @@ namespace gputopk::binding {
 inline bool same(const Problem& a, const Problem& b) {
   return a.dtype == b.dtype && a.rows == b.rows && a.cols == b.cols && a.row_stride == b.row_stride &&
          a.k == b.k && a.largest == b.largest && a.sorted == b.sorted && a.by_index == b.by_index &&
-         a.magnitude == b.magnitude && a.wide_indices == b.wide_indices;
+         a.last_alone == b.last_alone && a.magnitude == b.magnitude && a.wide_indices == b.wide_indices;
 }
 
 inline bool same(const StridedProblem& a, const StridedProblem& b) {

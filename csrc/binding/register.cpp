@@ -61,6 +61,10 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
   m.def(
       "_topk_by_index(Tensor self, SymInt k, int dim=-1, bool largest=True, *, bool magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
+  // In any order, but the last of the sorted ones last; behind torch_topk.kth_value.
+  m.def(
+      "_topk_kth(Tensor self, SymInt k, int dim=-1, bool largest=True, *, bool magnitude=False, "
+      "ScalarType? index_dtype=None, int algorithm=0) -> (Tensor values, Tensor indices)");
 
   // Distances from each query to its candidates, and the k best. `metric`: 0 l2, 1 inner product, 2 cosine.
   // `positions`: what comes out is where a winner stands among the query's candidates, not its id.
@@ -123,16 +127,17 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "_join_stages(Tensor[] keys, Tensor[] found, Tensor[] counts, SymInt k, SymInt most, bool[] largest, "
       "bool[] magnitude, int order, int pad_index) -> (Tensor[] values, Tensor indices, Tensor totals)");
 
-  // The plan that the call would take, as text: for tests, benches and bug reports.
+  // The plan that the call would take, as text: for tests, benches and bug reports. `last_alone`: that of
+  // _topk_kth.
   m.def(
       "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
       "magnitude=False, "
-      "ScalarType? index_dtype=None, int algorithm=0) -> str");
+      "ScalarType? index_dtype=None, int algorithm=0, bool last_alone=False) -> str");
   // Every form that could serve the call, a line each: its name, and the work that its time is estimated
   // from.
   m.def(
       "_forms(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
-      "magnitude=False, ScalarType? index_dtype=None, int algorithm=0) -> str");
+      "magnitude=False, ScalarType? index_dtype=None, int algorithm=0, bool last_alone=False) -> str");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(gputopk, Meta, m) {

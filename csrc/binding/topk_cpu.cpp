@@ -53,6 +53,7 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CPU, m) {
   using namespace gputopk::binding;
   m.impl("topk", boxed_topk<kCpu>);
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCpu>));
+  m.impl("_topk_kth", boxed_topk_in_order<kCpu, &Arguments::last_alone>);
   m.impl("differentiable_topk", boxed_topk<kCpu>);
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCpu>));
 }

@@ -67,19 +67,6 @@ constexpr Backend kAtenCuda{check_torchs_dtype, run, nullptr, at::cuda::topk_out
 constexpr Backend kOwnCuda{check_memory, run, nullptr};
 constexpr Backend kCudaForms{check_algorithm, nullptr, list_forms};
 
-void boxed_topk_by_index(StableIValue* stack, uint64_t, uint64_t) {
-  const Tensor self = argument<Tensor>(stack, 0);
-  const Arguments arguments{argument<int64_t>(stack, 1),
-                            argument<int64_t>(stack, 2),
-                            argument<bool>(stack, 3),
-                            /*sorted=*/false,
-                            argument<bool>(stack, 4),
-                            argument<std::optional<ScalarType>>(stack, 5),
-                            argument<int64_t>(stack, 6),
-                            /*by_index=*/true};
-  give(stack, topk(self, arguments, kCuda));
-}
-
 bool install_cuda(bool on) { return install<kAtenCuda>(on, "CUDA"); }
 
 }  // namespace
@@ -89,7 +76,8 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   using namespace gputopk::binding;
   m.impl("topk", boxed_topk<kCuda>);
   m.impl("topk.out", TORCH_BOX(&boxed_topk_out<kCuda>));
-  m.impl("_topk_by_index", boxed_topk_by_index);
+  m.impl("_topk_by_index", boxed_topk_in_order<kCuda, &Arguments::by_index>);
+  m.impl("_topk_kth", boxed_topk_in_order<kCuda, &Arguments::last_alone>);
   m.impl("differentiable_topk", boxed_topk<kCuda>);
   m.impl("_plan", TORCH_BOX(&boxed_plan<kCuda>));
   m.impl("_forms", TORCH_BOX(&boxed_plan<kCudaForms>));

@@ -65,6 +65,21 @@ void boxed_topk(StableIValue* stack, uint64_t, uint64_t) {
   give(stack, topk(self, arguments, backend));
 }
 
+// gputopk::_topk_by_index and gputopk::_topk_kth of one device: without `sorted`, in whose place `order` is.
+template <const Backend& backend, bool Arguments::* order>
+void boxed_topk_in_order(StableIValue* stack, uint64_t, uint64_t) {
+  const Tensor self = argument<Tensor>(stack, 0);
+  Arguments arguments{argument<int64_t>(stack, 1),
+                      argument<int64_t>(stack, 2),
+                      argument<bool>(stack, 3),
+                      /*sorted=*/false,
+                      argument<bool>(stack, 4),
+                      argument<std::optional<ScalarType>>(stack, 5),
+                      argument<int64_t>(stack, 6)};
+  arguments.*order = true;
+  give(stack, topk(self, arguments, backend));
+}
+
 // gputopk::topk.out and gputopk::_plan of one device, in the form that TORCH_BOX takes.
 template <const Backend& backend>
 void boxed_topk_out(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
@@ -74,8 +89,11 @@ void boxed_topk_out(const Tensor& self, int64_t k, int64_t dim, bool largest, bo
 }
 template <const Backend& backend>
 std::string boxed_plan(const Tensor& self, int64_t k, int64_t dim, bool largest, bool sorted, bool magnitude,
-                       std::optional<ScalarType> index_dtype, int64_t algorithm) {
-  return plan(self, {k, dim, largest, sorted, magnitude, index_dtype, algorithm}, backend);
+                       std::optional<ScalarType> index_dtype, int64_t algorithm, bool last_alone) {
+  return plan(self,
+              {k, dim, largest, sorted && !last_alone, magnitude, index_dtype, algorithm,
+               /*by_index=*/false, last_alone},
+              backend);
 }
 
 }  // namespace gputopk::binding

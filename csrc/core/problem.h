@@ -7,7 +7,8 @@
 //     with `magnitude` by absolute value.
 //   - Among equal values the lower index wins, so the chosen set is a pure function of the row.
 //   - `sorted`: best first, equal values by index. Otherwise the same set in any order, or, `by_index`, by
-//     ascending index.
+//     ascending index, or, `last_alone`, in any order but for the last of the sorted ones, which is at place
+//     k - 1: the worst, of equal ones that of the highest index.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,8 @@ struct Problem {
   int64_t k = 0;           // 1 <= k <= cols wherever an algorithm is called
   bool largest = true;
   bool sorted = true;
-  bool by_index = false;  // and not sorted; CUDA alone
+  bool by_index = false;    // and not sorted; CUDA alone
+  bool last_alone = false;  // and neither of these
   bool magnitude = false;
   bool wide_indices = true;  // int64 indices; otherwise int32
 };

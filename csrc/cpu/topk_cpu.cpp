@@ -6,12 +6,14 @@
 //  2. With at least as many batches as threads, workers take batches, a few at a time, until none is left.
 //  3. With fewer, each batch is cut into pieces, one a worker. Each worker collects its piece's candidates,
 //     then one worker a row moves them together and writes the best.
+//  4. Where the last winner alone is wanted in its place, it is brought there once a row's are written.
 #include "cpu/topk_cpu.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "core/key_order.h"
 #include "cpu/level.h"
@@ -194,6 +196,38 @@ struct Call {
   }
 };
 
+// Swaps the worst of a row's winners, of equal ones that of the highest index, with the last.
+template <class Index, class Order>
+void put_last_in_place(const Call<Order>& call, int64_t place) {
+  using Bits = typename Order::Bits;
+  Bits* const values = static_cast<Bits*>(call.output.values) + place;
+  Index* const indices = static_cast<Index*>(call.output.indices) + place;
+  const int64_t stride = call.output.stride, last = (call.problem.k - 1) * stride;
+  int64_t worst = 0;
+  Bits worst_key = call.order(values[0]);
+  for (int64_t at = stride; at <= last; at += stride) {
+    const Bits key = call.order(values[at]);
+    if (key > worst_key || (key == worst_key && indices[at] < indices[worst])) continue;
+    worst = at;
+    worst_key = key;
+  }
+  std::swap(values[worst], values[last]);
+  std::swap(indices[worst], indices[last]);
+}
+
+// Of the rows of a batch, where that is asked for.
+template <class Order>
+void finish_batch(const Call<Order>& call, const Batch& batch) {
+  if (!call.problem.last_alone) return;
+  for (int64_t i = 0; i < batch.count; ++i) {
+    if (call.output.wide_indices) {
+      put_last_in_place<int64_t>(call, batch.places[i]);
+    } else {
+      put_last_in_place<int32_t>(call, batch.places[i]);
+    }
+  }
+}
+
 template <class Order>
 void do_batch(const Call<Order>& call, Batch& batch, const Scratch& scratch, int64_t* counts) {
   const Kernel<Order>& kernel = call.kernel;
@@ -233,6 +267,7 @@ void take_batches(Call<Order>& call, int64_t worker) {
     for (int64_t row = begin; row < end; row += batch_rows) {
       call.fill(batch, walker, std::min(batch_rows, end - row));
       do_batch(call, batch, scratch, call.counts(worker));
+      finish_batch(call, batch);
     }
   }
 }
@@ -280,6 +315,7 @@ void merge_pieces(Call<Order>& call, int64_t row) {
   RowWalker walker(call.layout, call.problem.k, row);
   call.fill(batch, walker, 1);
   call.kernel.write_best(batch, 0, scratch, count, call.output);
+  finish_batch(call, batch);
 }
 
 }  // namespace

@@ -37,7 +37,10 @@ def test_the_schemas_are_the_published_ones():
     results = "(Tensor values, Tensor indices)"
     differentiable = str(torch.ops.gputopk.differentiable_topk.default._schema)
     assert differentiable == f"gputopk::differentiable_topk({ARGUMENTS}) -> {results}"
-    assert str(torch.ops.gputopk._plan.default._schema) == f"gputopk::_plan({ARGUMENTS}) -> str"
+    assert (
+        str(torch.ops.gputopk._plan.default._schema)
+        == f"gputopk::_plan({ARGUMENTS}, bool last_alone=False) -> str"
+    )
 
 
 def test_arguments_may_be_named():

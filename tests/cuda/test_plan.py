@@ -203,6 +203,56 @@ def test_order_rows_follows_where_order_is_wanted_and_the_form_leaves_none():
             assert ("then order_rows" in text) == (order and not ordered), text
 
 
+def test_the_last_alone_takes_a_step_only_behind_a_form_that_leaves_no_order():
+    seen = set()
+    for shape, k in itertools.product(SHAPES, (1, 2, 30, 1024, 4097, 1 << 20)):
+        if k > shape[1]:
+            continue
+        text = plan(meta(*shape), k, last_alone=True)
+        assert "order_rows" not in text
+        chosen, step = text.split("; ")[:2]
+        name = re.search(r"form (\S+)", text)[1]
+        # The form as it would be of winners in order, or in any.
+        both = [every_form(meta(*shape), k, sorted=order).get(name) for order in (True, False)]
+        ordered = {orders for form, orders in filter(None, both) if form == chosen}
+        assert len(ordered) == 1, text
+        needs_step = k > 1 and ordered == {False}
+        assert step.startswith("then the last in its place" if needs_step else "no further step"), text
+        seen.add(needs_step)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("power", [20, 24, 28, 30])
+def test_the_last_of_many_winners_is_selected_and_rows_not_sorted(power):
+    for k in (1 << power - 1, 1 << power - 3):
+        text = plan(meta(1, 1 << power), k, last_alone=True)
+        assert "form sort.whole_rows" not in text and "then the last in its place" in text, text
+
+
+def test_the_last_of_all_of_a_row_and_of_columns():
+    text = plan(meta(1, 1 << 20), 1 << 20, last_alone=True)
+    assert "form sort.copy" in text and "then the last in its place, 256 blocks a row" in text, text
+    # In panels, each of which takes the step; and by a form that leaves winners in order where they lie.
+    text = plan(meta(4, 100_000, 33), 9000, 1, last_alone=True, algorithm=AIR)
+    assert "strided: " in text and "then the last in its place" in text, text
+    text = plan(meta(4, 40, 33), 5, 1, last_alone=True)
+    assert "strided: " in text and "no further step" in text, text
+
+
+def test_blocks_that_find_the_last():
+    def step(rows: int, k: int) -> str:
+        text = plan(meta(rows, 1 << 22), k, last_alone=True, algorithm=AIR)
+        return text.split("; ")[1]
+
+    assert step(1, 2) == "then the last in its place, 32 threads a row"
+    assert step(1000, 300) == "then the last in its place, 128 threads a row"
+    assert step(1, 4096) == step(1, 16384) == "then the last in its place, 1024 threads a row"
+    assert step(1, 16385) == "then the last in its place, 5 blocks a row of 1024 threads"
+    assert step(1, 1 << 22) == "then the last in its place, 264 blocks a row of 1024 threads"
+    assert step(100, 1 << 20) == "then the last in its place, 3 blocks a row of 1024 threads"
+    assert step(1000, 1 << 20) == "then the last in its place, 1024 threads a row"
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=oracle.name_of)
 @pytest.mark.parametrize("power", [25, 27, 28, 30])
 def test_many_winners_in_any_order_are_selected_and_not_sorted_beyond_what_was_measured(power, dtype):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 import pytest
@@ -122,6 +123,59 @@ def test_winners_are_put_in_order_at_every_size(device, dtype):
     for number, k in enumerate([*SIZES, 8193, 16384, 16385, 30_000]):
         tensor = inputs.make("mixed_rows", 6, 3 * k + 5, dtype, device, seed=number)
         check(tensor, k, AIR, largest=number % 2 == 0, magnitude=number % 3 == 0)
+
+
+def check_kth(tensor: torch.Tensor, k: int, dim: int = -1, **flags) -> None:
+    values, indices = torch.ops.gputopk._topk_kth(tensor, k, dim, **flags)
+    oracle.assert_topk_on_device((values, indices), tensor, k, dim, sorted=False, **flags)
+    best, at = topk(tensor, k, dim, **flags)
+    assert torch.equal(indices.narrow(dim, k - 1, 1), at.narrow(dim, k - 1, 1))
+    last = (one.narrow(dim, k - 1, 1).contiguous() for one in (values, best))
+    assert torch.equal(*map(oracle.as_ints, last))
+
+
+@pytest.mark.gpu
+@DTYPES
+def test_the_last_in_its_place_at_every_size(device, dtype):
+    for number, k in enumerate([*SIZES, 8193, 16384, 16385, 30_000]):
+        for name in ("mixed_rows", "few_distinct"):
+            tensor = inputs.make(name, 6, 3 * k + 5, dtype, device, seed=number)
+            flags = {"largest": number % 2 == 0, "magnitude": number % 3 == 0}
+            flags["index_dtype"] = (torch.int64, torch.int32)[number % 2]
+            for algorithm in (0, AIR):
+                check_kth(tensor, k, algorithm=algorithm, **flags)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ["normal", *HARD])
+def test_the_last_of_many_winners_and_of_any_layout(device, name):
+    for rows, cols, k in [
+        (1, 1 << 22, 1 << 20),
+        (7, 1 << 20, 100_000),
+        (40, 300_000, 20_000),
+        (1, 9000, 9000),
+    ]:
+        tensor = inputs.make(name, rows, cols, torch.float32, device, seed=k)
+        check_kth(tensor, k)
+        check_kth(tensor, k, algorithm=AIR, largest=False)
+    for shape, k in [((3, 300, 40), 7), ((2, 5000, 20), 64), ((2, 5000, 20), 3000)]:
+        tensor = inputs.make(name, 1, math.prod(shape), torch.float32, device).view(shape)
+        check_kth(tensor, k, 1)
+
+
+@pytest.mark.gpu
+def test_the_kth_replays_in_a_graph_on_changed_rows(device):
+    for cols, k in [(6000, 3000), (300_000, 20_000)]:
+        tensor = inputs.make("normal", 1, cols, torch.float32, device, seed=1)
+        torch_topk.kth_value(tensor, k)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            values, indices = torch_topk.kth_value(tensor, k)
+        for seed, name in enumerate(["all_equal", "increasing", "normal"]):
+            tensor.copy_(inputs.make(name, 1, cols, torch.float32, device, seed=seed))
+            graph.replay()
+            best, at = topk(tensor, k)
+            assert torch.equal(indices, at[:, -1:]) and torch.equal(values, best[:, -1:])
 
 
 @pytest.mark.gpu

@@ -84,6 +84,80 @@ def test_rows_have_their_own_k_and_length(dtype, largest):
                     assert values[r, 0] == (info.min if largest else info.max)
 
 
+KTH = torch.ops.gputopk._topk_kth.default
+
+
+@DTYPES
+@FLAGS
+@MAGNITUDE
+def test_of_an_int_k_the_last_alone_has_its_place(dtype, largest, magnitude):
+    """Of rows that are tiny, short, long, in parts and all wanted, along any dimension."""
+    flags = {"largest": largest, "magnitude": magnitude}
+    for rows, cols, k in ((9, 5, 3), (9, 60, 7), (3, 3000, 300), (2, 40_000, 5000), (4, 60, 60)):
+        for family in FAMILIES:
+            tensor = make(dtype, family, rows, cols)
+            for dim, index_dtype in ((1, torch.int64), (0, torch.int32)):
+                whole = tensor if dim == 1 else tensor.t().contiguous()
+                values, indices = KTH(whole, k, dim, **flags, index_dtype=index_dtype)
+                options = {**flags, "index_dtype": index_dtype}
+                oracle.assert_topk((values, indices), whole, k, dim, sorted=False, **options)
+                want = oracle.expected(whole, k, dim, **flags)[1].take([k - 1], dim)
+                assert torch.equal(indices.narrow(dim, k - 1, 1).long(), torch.from_numpy(want))
+
+
+def test_the_kth_of_many_and_its_mask():
+    for cols, k in ((20_000, 5000), (300_000, 70_000)):
+        tensor = make(torch.float32, rows=3, cols=cols)
+        for largest in (True, False):
+            order = ranking(tensor, largest)
+            values, indices = torch_topk.kth_value(tensor, k, largest=largest)
+            assert torch.equal(indices, order[:, k - 1 : k])
+            assert torch.equal(bits(values), bits(tensor).gather(1, indices))
+            assert torch.equal(torch_topk.topk_mask(tensor, k, largest=largest), first_of(order, [k] * 3))
+
+
+def test_the_kth_under_transforms():
+    tensor = make(torch.float64, "normal", 6, 40)
+    want = torch_topk.kth_value(tensor, 5)
+    batches = tensor.view(2, 3, 40)
+    for in_dim, batch in ((0, batches), (1, batches.transpose(0, 1))):
+        got = torch.vmap(lambda x: tuple(torch_topk.kth_value(x, 5)), in_dim)(batch)
+        for one, whole in zip(got, want, strict=True):
+            assert torch.equal(one.reshape(6, 1), whole)
+    columns = torch.vmap(lambda x: torch_topk.kth_value(x, 5, 0).indices, 1)(tensor.t())
+    assert torch.equal(columns, want.indices)
+    for one in torch.vmap(lambda x: KTH(x, 3, 0))(tensor):
+        assert one.shape == (6, 3)
+    with pytest.raises(RuntimeError, match="selected index k out of range"):
+        torch.vmap(lambda x: KTH(x, 41, 0))(tensor)
+
+    def total(x):
+        return torch_topk.kth_value(x, 5).values.square().sum()
+
+    grad = torch.zeros_like(tensor).scatter(1, want.indices, 2 * want.values)
+    assert torch.equal(torch.func.grad(total)(tensor), grad)
+    rows = torch.vmap(torch.func.grad(total))(tensor)
+    assert torch.equal(rows, grad)
+    _, slope = torch.func.jvp(total, (tensor,), (torch.ones_like(tensor),))
+    assert torch.allclose(slope, grad.sum())
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_the_kth_compiles_whole(dynamic):
+    torch._dynamo.reset()
+    function = torch.compile(
+        lambda x, k: tuple(torch_topk.kth_value(x, k)), fullgraph=True, dynamic=dynamic, backend="aot_eager"
+    )
+    for cols, k in ((60, 5), (6000, 4097), (70, 6)):
+        tensor = make(torch.float32, cols=cols)
+        for got, want in zip(function(tensor, k), torch_topk.kth_value(tensor, k), strict=True):
+            assert torch.equal(got, want)
+    leaf = make(torch.float32).requires_grad_()
+    function(leaf, 5)[0].sum().backward()
+    at = torch_topk.kth_value(leaf.detach(), 5).indices
+    assert torch.equal(leaf.grad, torch.zeros_like(leaf).scatter(1, at, 1.0))
+
+
 @FLAGS
 def test_an_int_k_with_lengths(largest):
     tensor = make(torch.float32)
@@ -247,6 +321,23 @@ def test_opcheck_accepts_the_operator():
         operator(tensor, k[:3])
     with pytest.raises(RuntimeError, match="gputopk::kth_value: lengths must be int32 or int64, not float32"):
         operator(tensor, k, lengths=k.float())
+
+
+def test_opcheck_accepts_the_operator_of_an_int_k():
+    tensor = make(torch.float32)
+    for arguments, options in (
+        ((tensor, 5), {}),
+        ((tensor, 2, 0, False), {"magnitude": True, "index_dtype": torch.int32}),
+        ((tensor, 0), {}),
+        ((torch.tensor(2.0), 1), {}),
+        ((torch.zeros(0, 4), 2), {}),
+        ((tensor.clone().requires_grad_(), 5), {}),
+    ):
+        torch.library.opcheck(KTH, arguments, options)
+    assert not KTH(tensor.clone().requires_grad_(), 5)[0].requires_grad
+    assert KTH(torch.empty(3, 9, device="meta"), 4)[1].shape == (3, 4)
+    with pytest.raises(RuntimeError, match="selected index k out of range"):
+        KTH(tensor, 61)
 
 
 def test_they_compile_whole():

@@ -101,7 +101,16 @@ class _Topk(ctypes.Structure):
     _fields_ = [
         *(
             (name, ctypes.c_int32)
-            for name in ("dtype", "algorithm", "largest", "sorted", "by_index", "magnitude", "wide_indices")
+            for name in (
+                "dtype",
+                "algorithm",
+                "largest",
+                "sorted",
+                "by_index",
+                "last_alone",
+                "magnitude",
+                "wide_indices",
+            )
         ),
         *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "k")),
         ("form", ctypes.c_char_p),
@@ -310,6 +319,16 @@ def _flags(options: dict) -> dict:
     }
 
 
+def _last_problem(indices: torch.Tensor, tensor: torch.Tensor, k: int, dim: int, options: dict) -> str | None:
+    """Whether the last winner is not in its place, where that is asked for."""
+    if not options.get("last_alone"):
+        return None
+    flags = {name: options[name] for name in ("largest", "magnitude") if name in options}
+    want = oracle.expected(tensor, k, dim, **flags)[1]
+    got = indices.long().numpy()
+    return None if (got == want).take(k - 1, dim).all() else "the last is not in its place"
+
+
 class Library:
     """One build of the kernels."""
 
@@ -352,6 +371,7 @@ class Library:
             largest=options.pop("largest", True),
             sorted=options.pop("sorted", True),
             by_index=options.pop("by_index", False),
+            last_alone=options.pop("last_alone", False),
             magnitude=options.pop("magnitude", False),
             wide_indices=indices is None or indices.dtype == torch.int64,
             rows=tensor.shape[0],
@@ -380,9 +400,9 @@ class Library:
     ) -> tuple[torch.Tensor, torch.Tensor, str]:
         """(values, indices, plan) of a [rows, cols] tensor whose rows are adjacent elements.
 
-        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `by_index`, `magnitude`; the
-        rest are numbers of the form (form_configs.h has them); forced=1 runs a form also where it would not
-        serve. Or `baseline`, a name of simt_baseline, and sorted=False.
+        `algorithm` (a name) or `form` ("air.one_block"), `largest`, `sorted`, `by_index`, `last_alone`,
+        `magnitude`; the rest are numbers of the form (form_configs.h has them); forced=1 runs a form also
+        where it would not serve. Or `baseline`, a name of simt_baseline, and sorted=False.
         """
         assert tensor.dim() == 2 and (tensor.stride(1) == 1 or tensor.shape[1] == 1)
         values = torch.empty((tensor.shape[0], k), dtype=tensor.dtype)
@@ -637,6 +657,7 @@ class Library:
         problem = oracle.topk_problem((values, indices), tensor, k, **_flags(options))
         if problem is None and options.get("by_index") and not (indices.diff(dim=1) > 0).all():
             problem = "not by index"
+        problem = problem or _last_problem(indices, tensor, k, 1, options)
         assert problem is None, f"{problem} ({plan})"
         return plan
 
@@ -645,9 +666,9 @@ class Library:
         values, indices, plan = self.strided(tensor, k, dim_last=dim_last, **options)
         # [outer, inner, k] of a [outer, inner, cols] tensor
         as_written = tensor.transpose(1, 2) if dim_last else tensor
-        problem = oracle.topk_problem(
-            (values, indices), as_written, k, 2 if dim_last else 1, **_flags(options)
-        )
+        dim = 2 if dim_last else 1
+        problem = oracle.topk_problem((values, indices), as_written, k, dim, **_flags(options))
+        problem = problem or _last_problem(indices, as_written, k, dim, options)
         assert problem is None, f"{problem} ({plan})"
         return plan
 

@@ -24,7 +24,7 @@ struct SimtDevice {
 };
 
 struct SimtTopk {
-  int32_t dtype, algorithm, largest, sorted, by_index, magnitude, wide_indices;
+  int32_t dtype, algorithm, largest, sorted, by_index, last_alone, magnitude, wide_indices;
   int64_t rows, cols, row_stride, k;
   const char* form;       // "" for the plan's choice of the algorithm
   const char* overrides;  // of the form's numbers
@@ -150,6 +150,7 @@ Problem problem_of(const SimtTopk& call) {
   problem.largest = call.largest != 0;
   problem.sorted = call.sorted != 0;
   problem.by_index = call.by_index != 0;
+  problem.last_alone = call.last_alone != 0;
   problem.magnitude = call.magnitude != 0;
   problem.wide_indices = call.wide_indices != 0;
   return problem;

@@ -101,6 +101,14 @@ SORTED_IN_CLUSTER = (
     "int16 few_distinct 1x5000 k=2000 form=sort.whole_rows forced=1 cluster=16 threads=128 sm_count=2",
 )
 
+LAST = (  # a copy leaves the worst anywhere
+    "float32 normal 3x300 k=300 sorted=0 last_alone=1 form=sort.copy sm_count=2",
+    "int16 few_distinct 3x900 k=900 sorted=0 last_alone=1 form=sort.copy sm_count=2",
+)
+LAST_OF_SHARES = (
+    "float32 normal 1x17003 k=17003 sorted=0 last_alone=1 form=sort.copy sm_count=3",
+    "int16 few_distinct 2x17002 k=17002 sorted=0 last_alone=1 form=sort.copy sm_count=3",
+)
 SHARES = (
     "float32 normal 3x9000 k=100 form=delegate.equal_shares forced=1 blocks=4 threads=256",
     "float32 normal 2x17000 k=200 form=delegate.equal_shares forced=1 blocks=3 threads=256 rank=3 room=1024 "
@@ -255,6 +263,23 @@ MUTANTS = (
         SORTED_IN_CLUSTER,
     ),
     Mutant("sort/one_cluster.cu", "rank % blocks == 0", "rank % blocks == 1", SORTED_IN_CLUSTER),
+    # The last in its place.
+    Mutant(
+        "sort/last_in_place.cu",
+        "__syncthreads();  // all warps have theirs, and no entry is read after this",
+        ";",
+        LAST,
+    ),
+    Mutant("sort/last_in_place.cu", "static_cast<Index>(~indices[i])", "indices[i]", LAST),
+    Mutant("sort/last_in_place.cu", "own.key == key", "true", LAST),
+    Mutant("sort/last_in_place.cu", "min(share, k - begin)", "share", LAST_OF_SHARES),
+    Mutant(
+        "sort/last_in_place.cu",
+        "follow_kernel_before();",
+        "let_next_kernel_start();",
+        LAST_OF_SHARES,
+        which=2,
+    ),
     # Split-bucket.
     Mutant("split_bucket/radix.cu", "follow_kernel_before();", "let_next_kernel_start();", DIGITS),
     Mutant("split_bucket/radix.cu", "__syncthreads();  // all warps have added", ";", DIGITS),

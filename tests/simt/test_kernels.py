@@ -196,6 +196,66 @@ def test_winners_by_index(dtype):
         assert check(Case.parse(f"{line} index_dtype=int32"))
 
 
+LAST = "sorted=0 last_alone=1"
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=name_of)
+def test_the_last_in_its_place(dtype):
+    """Of one entry to more than a block reads at once, and of ties, NaN and zeros. A copy leaves the worst
+    anywhere; AIR writes it last, or nearly."""
+    families = [
+        family
+        for family in ("few_distinct", "all_equal", "nan_scattered", "zeros_among_numbers", inputs.MIXED)
+        if family in inputs.names_for(dtype)
+    ]
+    for turn, k in enumerate((1, 2, 31, 33, 130, 1000, 4100)):
+        rows = 5 if k < 200 else 1
+        flags = f"largest={turn // 2 % 2} magnitude={int(turn % 3 == 0)} seed={k}"
+        flags += " index_dtype=int32" if turn % 2 else " most_cols_of_32_bits=0" if turn % 4 else ""
+        for family in families:
+            line = f"{name_of(dtype)} {family} {rows}x{k} k={k} {LAST} {flags}"
+            assert check(Case.parse(f"{line} form=sort.copy"))
+        line = f"{name_of(dtype)} {families[turn % len(families)]} {rows}x{k + 300} k={k} {LAST} {flags}"
+        assert check(Case.parse(f"{line} form=air.one_block forced=1 threads=128"))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+def test_the_last_of_shares_of_rows(dtype):
+    """Many winners, of which several blocks a row find the last."""
+    for family, rows, k, sm_count, blocks in (
+        ("few_distinct", 1, 16_385, 3, 5),
+        ("normal", 2, 16_390, 3, 3),
+        ("few_distinct", 3, 16_385, 1, 1),
+    ):
+        case = Case.parse(
+            f"{name_of(dtype)} {family} {rows}x{k} k={k} {LAST} largest={rows % 2} seed={k} "
+            f"form=sort.copy sm_count={sm_count}"
+        )
+        assert (f"{blocks} blocks a row of" in emulated.run_case(case)) == (blocks > 1)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_last_is_in_its_place_whatever_the_form(form):
+    for number, (shape, k, numbers) in enumerate(FORMS[form][:2]):
+        numbers = numbers.replace("sorted=0", "")
+        dtype = ("float32", "int16")[number]
+        assert check(Case.parse(f"{dtype} few_distinct {shape} k={k} {LAST} seed={k} form={form} {numbers}"))
+
+
+@pytest.mark.parametrize("k", [1, 7, 129, 3000])
+def test_the_last_is_in_its_place_whatever_a_plan_takes(k):
+    for algorithm in ("auto", "air", "sort"):
+        for rows, cols in ((1, 5000), (9, 3000)):
+            line = f"float32 mixed_rows {rows}x{cols} k={k} {LAST} algorithm={algorithm} seed={k} sm_count=3"
+            assert check(Case.parse(line))
+    # Rows that do not lie side by side, in panels and where they lie.
+    for cols, where in ((3000, "panel_bytes=50000"), (3000, "algorithm=air"), (40, "")):
+        if k <= cols:
+            for dim_last in (0, 1):
+                line = f"float32 few_distinct 10x{cols} k={k} {LAST} inner=5 {where} dim_last={dim_last}"
+                assert check(Case.parse(line))
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_every_other_dtype(form):
     for dtype in OTHERS:

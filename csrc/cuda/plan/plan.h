@@ -40,14 +40,19 @@ struct Plan {
   Problem problem;
   Device device;
   Config config;
-  std::optional<sort::OrderRows> order_rows;  // a step of its own follows
+  std::optional<sort::OrderRows> order_rows;       // a step of its own follows
+  std::optional<sort::LastInPlace> last_in_place;  // or this one
 };
 
-// Whether the step follows a selection by this form.
+// Whether one of the steps follows a selection by this form.
 template <class Form>
 bool needs_order(const Form& form, const Problem& problem) {
   if (problem.by_index) return problem.k > 1 && !std::is_same_v<Form, sort::Copy>;
   return problem.sorted && !form.in_order(problem);
+}
+template <class Form>
+bool needs_last(const Form& form, const Problem& problem) {
+  return problem.last_alone && problem.k > 1 && !form.in_order(problem);
 }
 
 // Why `algorithm` cannot serve the request on the device, or nullptr.

@@ -153,6 +153,43 @@ void OrderRows::describe(char* text, size_t text_bytes) const {
   }
 }
 
+LastInPlace LastInPlace::plan(const Problem& problem, const Device& device) {
+  const int64_t k = problem.k;
+  int64_t blocks = 1;
+  if (k > tuning::kLastMostInBlock) {
+    const int64_t room = divide_up(int64_t{tuning::kLastBlocksPerSm} * device.sm_count, problem.rows);
+    blocks = std::min(divide_up(k, tuning::kLastShare), room);
+    blocks = divide_up(k, divide_up(k, blocks));  // so that no share is empty
+  }
+  const int64_t threads = power_of_two_from(divide_up(divide_up(k, blocks), tuning::kLastItems));
+  return {static_cast<int>(std::clamp<int64_t>(threads, 32, tuning::kLastMaxThreads)),
+          static_cast<int>(blocks)};
+}
+
+Work LastInPlace::work(const Problem& problem, const Device& device) const {
+  Problem winners = problem;
+  winners.cols = problem.k;
+  // As OrderRows and Copy have it, by whose costs it is judged.
+  Work work =
+      work_of(winners, device, problem.rows * blocks_per_row, /*threads=*/256, /*per_sm=*/4, /*reads=*/1);
+  if (blocks_per_row > 1) work.bytes = bytes_of_entries(problem, problem.k);
+  work.winners = work.entries = 0;  // none is put in order
+  return work;
+}
+
+size_t LastInPlace::workspace_bytes(const Problem& problem) const {
+  return blocks_per_row == 1 ? 0 : sizeof(int64_t) * problem.rows * blocks_per_row;
+}
+
+void LastInPlace::describe(char* text, size_t text_bytes) const {
+  if (blocks_per_row == 1) {
+    std::snprintf(text, text_bytes, "then the last in its place, %d threads a row", threads);
+  } else {
+    std::snprintf(text, text_bytes, "then the last in its place, %d blocks a row of %d threads",
+                  blocks_per_row, threads);
+  }
+}
+
 Copy Copy::plan(const Problem& problem, const Device& device) {
   const int64_t blocks = divide_up(problem.rows * problem.cols, tuning::kCopyThreads);
   return {static_cast<int>(std::min<int64_t>(blocks, int64_t{tuning::kCopyBlocksPerSm} * device.sm_count))};

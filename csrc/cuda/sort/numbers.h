@@ -25,6 +25,19 @@ inline constexpr int kSortClusterMostBlocks = 16;
 // room for one block of a cluster alone (bench/results/plan-h200.jsonl).
 inline constexpr int64_t kSortClusterMostRows = 1;
 
+// ---- The last in its place ----
+
+// Entries of a thread that are read together.
+inline constexpr int kLastItems = 4;
+inline constexpr int kLastMaxThreads = 1024;
+// So many entries are read by one block: by several, it takes one launch more, of some 2 us, in which a block
+// reads as much. Then a block takes so many of them, and there are so many blocks an SM.
+inline constexpr int64_t kLastMostInBlock = 16 * 1024;
+inline constexpr int64_t kLastShare = int64_t{kLastItems} * kLastMaxThreads;
+inline constexpr int kLastBlocksPerSm = 2;
+// Threads that read what those have found: no more places than a thread or two of each would have.
+inline constexpr int kLastPlacesThreads = 128;
+
 // ---- Rows in parts ----
 
 // Splitters are every so manyth entry of a sorted sample, where a block can sort that many. The size of a

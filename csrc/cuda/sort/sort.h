@@ -1,4 +1,4 @@
-// Rows in order: the step that orders the winners of a selection, and the algorithm that sorts whole rows.
+// Rows in order: the steps that order the winners of a selection, and the algorithm that sorts whole rows.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +40,20 @@ struct OrderRows {
   Shape shape;
 
   static OrderRows plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  void describe(char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  // buffers.values and buffers.indices hold the winners in any order.
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// The step behind a selection of whose order the last alone is wanted: finds each row's worst winner, of
+// equal ones that of the highest index, and swaps it with the one at place k - 1, in the outputs themselves.
+struct LastInPlace {
+  int threads;         // of a block
+  int blocks_per_row;  // of which more than one find the worst of a share each, and a further one that of all
+
+  static LastInPlace plan(const Problem& problem, const Device& device);
   Work work(const Problem& problem, const Device& device) const;
   void describe(char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
