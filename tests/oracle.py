@@ -221,6 +221,28 @@ def assert_topk(result, tensor: torch.Tensor, k: int, dim: int = -1, *flags, **o
     )
 
 
+def last_problem(
+    result: tuple[torch.Tensor, torch.Tensor],
+    tensor: torch.Tensor,
+    k: int,
+    dim: int = -1,
+    largest: bool = True,
+    sorted: bool = True,
+    *,
+    magnitude: bool = False,
+    index_dtype: torch.dtype = torch.int64,
+) -> str | None:
+    """What is wrong with the last of the sorted winners, at its place; what is at the others is not looked at."""
+    values, indices = result
+    problem = form_problem(tensor, values, indices, k, dim, index_dtype)
+    if problem:
+        return problem
+    want = [one.take([k - 1], dim) for one in expected(tensor, k, dim, largest, magnitude)]
+    got = [bits_of(values).take([k - 1], dim), indices.cpu().numpy().astype(np.int64).take([k - 1], dim)]
+    problem = _first_difference("index of the last", got[1], want[1])
+    return problem or _first_difference("bits of the last", got[0], want[0])
+
+
 # The same verdict on the tensor's own device, without a sort of the input. Selected elements are proven to be
 # unique copies of the input; if as many are selected above the threshold as there are, and as many ties as
 # there are up to the last tie selected, then the sets are the same.

@@ -30,3 +30,15 @@ def _register(name: str) -> None:
 _register("topk")
 _register("differentiable_topk")
 _register("_topk_kth")
+
+
+@torch.library.register_vmap("gputopk::_mask_of_kth")
+def _(info, in_dims, self, index, lengths=None, **options):
+    # By position, what has a batch: schemas have no others here.
+    given = [self, index] if lengths is None else [self, index, lengths]
+    rows = []
+    for tensor, dim in zip(given, in_dims, strict=False):
+        batched = tensor.movedim(dim, 0) if dim is not None else tensor.expand(info.batch_size, *tensor.shape)
+        rows.append(batched.flatten(0, 1))
+    mask = torch.ops.gputopk._mask_of_kth(*rows, **options)
+    return mask.unflatten(0, (info.batch_size, -1)), 0

@@ -11,7 +11,7 @@ from torch import Tensor
 from . import _rows
 from ._sharding import has_dtensor
 from .ops import topk
-from .selection import _mask, keep_pair
+from .selection import _mask, keep_in_place, keep_pair
 
 __all__ = ["top_k_top_p_filter_"]
 
@@ -76,6 +76,8 @@ def top_k_top_p_filter_(
         from . import _dtensor
 
         mask = _dtensor.mask_to_sample(logits, k, p, min_p)
+    elif k is not None and p is None and min_p is None:
+        return keep_in_place(name, logits, k, fill, -1, True)
     else:
         mask = mask_to_sample(logits, k, p, min_p)
     return logits if mask is None else logits.masked_fill_(~mask, fill)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _rows
-from ._autograd import gather, wants_derivative
+from ._autograd import gather, is_functorch_active, wants_derivative
 from ._elsewhere import backend
 from ._errors import call
 from ._fakes import RowChecks
@@ -57,7 +57,7 @@ def kth_value(
         ``values``, of input's dtype, and ``indices``, int64, of input's shape with ``dim`` of size 1; a named
         tuple. Where ``k`` is a tensor or there are lengths, and a row has no k-th element: index -1 and the
         worst value (-inf where the largest are wanted, or the least integer). Values have gradients. Of an
-        int ``k`` both are views, which keep all winners in memory for as long as they live.
+        int ``k`` below 4096 both are views, which keep all winners in memory for as long as they live.
 
     Raises:
         TypeError, IndexError: an argument of another type, ``dim`` out of range.
@@ -176,8 +176,31 @@ def keep_topk_(
     lengths: Tensor | None = None,
 ) -> Tensor:
     """``keep_topk`` in place. Returns ``input``. A DTensor must not be pending a reduction."""
-    mask = _mask("keep_topk_", input, k, dim, largest, magnitude, ties, lengths)
-    _check_fill("keep_topk_", fill, input.dtype)
+    return keep_in_place("keep_topk_", input, k, fill, dim, largest, magnitude, ties, lengths)
+
+
+def keep_in_place(
+    function: str,
+    input: Tensor,
+    k: int | Tensor,
+    fill: float,
+    dim: int,
+    largest: bool,
+    magnitude: bool = False,
+    ties: str = "index",
+    lengths: Tensor | None = None,
+) -> Tensor:
+    """``keep_topk_`` under the name that errors are to have."""
+    dim = _check(function, input, k, dim, ties)
+    _check_fill(function, fill, input.dtype)
+    if _is_listed(input, k, dim, ties, lengths) and not wants_derivative(input):
+        values, indices = topk(input, k, dim, largest, False, magnitude=magnitude)
+        # As integers: torch's scatter of float16 on the CPU changes NaN.
+        bits = _rows.integers_of(input)
+        bits.copy_(_rows.integers_of(_rows.full_of(fill, input)))
+        bits.scatter_(dim, indices, _rows.integers_of(values))
+        return input
+    mask = _mask(function, input, k, dim, largest, magnitude, ties, lengths)
     bits = _rows.as_bits(input)
     if bits is input:
         return input.masked_fill_(~mask, fill)
@@ -197,7 +220,10 @@ def keep_pair(
     """True at elements of the last dimension that are no worse than the one at ``index``, [..., 1]; where
     that is -1, at all. Of parts of rows: ``value``, what is at the index, and ``position``, which columns of
     the whole the part has."""
-    own = _rows.comparable(rows.detach(), magnitude)
+    rows = rows.detach()
+    if value is None and position is None and backend(rows) != "torch":
+        return _mask_of_kth(rows, index, None, largest, magnitude, ties)
+    own = _rows.comparable(rows, magnitude)
     kth = own.gather(-1, index.clamp(min=0)) if value is None else _rows.comparable(value, magnitude)
     kept = ~_rows.better(kth, own, largest)
     if ties == "index":
@@ -217,26 +243,67 @@ def _mask(
     ties: str,
     lengths: Tensor | None,
 ) -> Tensor:
-    dim = _rows.check_dim(function, input, dim)
-    _rows.check_count(function, k)
-    _rows.check_choice(function, "ties", ties, ("index", "all"))
+    dim = _check(function, input, k, dim, ties)
     if has_dtensor(input, k, lengths):
         from . import _dtensor
 
         return _dtensor.mask(function, input, k, dim, largest, magnitude, ties, lengths)
-    rows = _with_dim_last(input, dim)
+    if _is_listed(input, k, dim, ties, lengths):
+        indices = topk(input.detach(), k, dim, largest, False, magnitude=magnitude).indices
+        return torch.zeros_like(input, dtype=torch.bool).scatter_(dim, indices, True)
+    rows = _with_dim_last(input.detach(), dim)
     if rows.size(-1) == 0 or (not isinstance(k, Tensor) and (k <= 0 or k >= rows.size(-1))):
         return torch.ones(input.shape, dtype=torch.bool, device=input.device)
     index = _kth_index(function, rows, k, largest, magnitude, lengths)
-    mask = keep_pair(rows, index, largest, magnitude, ties)
     if lengths is not None:
-        position = torch.arange(rows.size(-1), device=rows.device)
-        mask |= position >= _rows.numbers_of_rows(function, "lengths", lengths, rows)
+        lengths = _rows.numbers_of_rows(function, "lengths", lengths, rows)
+    if backend(rows) != "torch":
+        mask = _mask_of_kth(rows, index, lengths, largest, magnitude, ties)
+    else:
+        mask = keep_pair(rows, index, largest, magnitude, ties)
+        if lengths is not None:
+            mask |= torch.arange(rows.size(-1), device=rows.device) >= lengths
     return mask.squeeze(-1) if input.dim() == 0 else mask.movedim(-1, dim)
+
+
+def _check(function: str, input: Tensor, k: int | Tensor, dim: int, ties: str) -> int:
+    """``dim`` from the last, as a negative number."""
+    dim = _rows.check_dim(function, input, dim)
+    _rows.check_count(function, k)
+    _rows.check_choice(function, "ties", ties, ("index", "all"))
+    return dim
+
+
+# A list of the k best is written, and its places are marked, where that is less than to read all elements once
+# more.
+_LISTED_COLS_PER_K = 32
+
+
+def _is_listed(input: Tensor, k: int | Tensor, dim: int, ties: str, lengths: Tensor | None) -> bool:
+    if isinstance(k, Tensor) or lengths is not None or ties != "index" or has_dtensor(input):
+        return False
+    if is_functorch_active():  # vmap has no rule for a scatter of one number
+        return False
+    cols = input.size(dim) if input.dim() > 0 else 1
+    return backend(input) != "torch" and k > 0 and k * _LISTED_COLS_PER_K <= cols
+
+
+def _mask_of_kth(
+    rows: Tensor, index: Tensor, lengths: Tensor | None, largest: bool, magnitude: bool, ties: str
+) -> Tensor:
+    """Of the last dimension; ``index`` and ``lengths``: [..., 1]."""
+    flat = rows.reshape(-1, rows.size(-1))
+    lengths = None if lengths is None else lengths.reshape(-1)
+    options = {"largest": largest, "magnitude": magnitude, "equals": ties == "all"}
+    mask = call(torch.ops.gputopk._mask_of_kth, flat, index.reshape(-1), lengths, **options)
+    return mask.view(rows.shape)
 
 
 def _with_dim_last(input: Tensor, dim: int) -> Tensor:
     return input.unsqueeze(-1) if input.dim() == 0 else input.movedim(dim, -1)
+
+
+_COPIED = 4096
 
 
 def _last_winner(rows: Tensor, k: int, largest: bool, magnitude: bool) -> tuple[Tensor, Tensor]:
@@ -245,9 +312,10 @@ def _last_winner(rows: Tensor, k: int, largest: bool, magnitude: bool) -> tuple[
         winners = topk(rows, k, largest=largest, magnitude=magnitude)
     else:  # only the last has to be in its place
         winners = call(_topk_kth, rows, k, -1, largest, magnitude=magnitude)
-    # Views: copies are kernels of their own, which many short rows would pay for by half.
+    # Views: copies are kernels of their own, which many short rows would pay for by half. But many winners'
+    # memory is not held on to for one of them.
     values, indices = (one[..., -1:] for one in winners)
-    return values, indices
+    return (values.clone(), indices.clone()) if k >= _COPIED else (values, indices)
 
 
 def _kth_index(
@@ -310,7 +378,8 @@ def _check_fill(function: str, fill: float, dtype: torch.dtype) -> None:
 
 # What the stable ABI cannot register ------------------------------------------------------------------
 
-registry.impl("kth_value", torch.library.fallthrough_kernel, "Autograd")
+for _name in ("kth_value", "_mask_of_kth"):
+    registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")
 
 
 @torch.library.register_fake("gputopk::kth_value")
@@ -323,3 +392,14 @@ def _(self, k, *, lengths=None, largest=True, magnitude=False):
             checks.device(name, numbers)
     rows = checks.rows
     return self.new_empty((rows, 1)), self.new_empty((rows, 1), dtype=torch.int64)
+
+
+@torch.library.register_fake("gputopk::_mask_of_kth")
+def _(self, index, lengths=None, *, largest=True, magnitude=False, equals=False):
+    checks = RowChecks("_mask_of_kth", self)
+    for name, numbers in (("index", index), ("lengths", lengths)):
+        if numbers is not None:
+            checks.one_a_row(name, numbers)
+            checks.integers(name, numbers)
+            checks.device(name, numbers)
+    return self.new_empty((checks.rows, checks.cols), dtype=torch.bool)

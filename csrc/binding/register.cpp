@@ -93,6 +93,13 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "kth_value(Tensor self, Tensor k, *, Tensor? lengths=None, bool largest=True, bool magnitude=False) -> "
       "(Tensor values, Tensor indices)");
 
+  // True at elements of [rows, cols] that are no worse than the row's at `index`, [rows]: better, or equal and,
+  // unless `equals`, at no higher an index; and at those behind the row's length. Where there is no such
+  // element, index -1, everywhere. With the k-th's index, the mask of the k best.
+  m.def(
+      "_mask_of_kth(Tensor self, Tensor index, Tensor? lengths=None, *, bool largest=True, "
+      "bool magnitude=False, bool equals=False) -> Tensor");
+
   // Rows with a start, a length and a k of their own. `order`: 0 any, 1 by value, 2 by index.
   m.def(
       "topk_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? row_k=None, "

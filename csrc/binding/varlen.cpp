@@ -34,9 +34,10 @@ Numbers numbers_of(const Tensor& tensor, int64_t row_stride, int64_t col_stride)
   return numbers;
 }
 
-// A number a row.
-Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self, bool may_be_wide = true,
-                const char* op = kVarlen) {
+}  // namespace
+
+Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self, bool may_be_wide,
+                const char* op) {
   if (!tensor) return {};
   check(tensor->dim() == 1 && tensor->size(0) == self.size(0), op, name, " must have shape [", self.size(0),
         "], a number a row, but has ", sizes_text(*tensor));
@@ -44,6 +45,15 @@ Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self,
   check_device(*tensor, name, self, op);
   return numbers_of(*tensor, tensor->stride(0), 0);
 }
+
+DType check_input(const Tensor& self, const char* op) {
+  check(self.dim() == 2, op, "the input must have 2 dimensions, but has ", self.dim());
+  const std::optional<DType> dtype = dtype_of(self.scalar_type());
+  check(dtype.has_value(), op, "dtype ", dtype_text(self.scalar_type()), " is not supported");
+  return *dtype;
+}
+
+namespace {
 
 // A table of columns that all rows share has stride 0.
 Numbers of_columns(const MaybeTensor& tensor, const char* name, const Tensor& self) {
@@ -72,14 +82,6 @@ void set_page_map(const VarlenArguments& arguments, IndexMap& map) {
   map.page_shift = bit_width(static_cast<uint64_t>(size)) - 1;
   map.page_row = of_rows(arguments.page_row, "page_row", arguments.self, false);
   map.page_start = of_rows(arguments.page_start, "page_start", arguments.self, false);
-}
-
-// The input's dtype, as this library has it.
-DType check_input(const Tensor& self, const char* op) {
-  check(self.dim() == 2, op, "the input must have 2 dimensions, but has ", self.dim());
-  const std::optional<DType> dtype = dtype_of(self.scalar_type());
-  check(dtype.has_value(), op, "dtype ", dtype_text(self.scalar_type()), " is not supported");
-  return *dtype;
 }
 
 VarlenRequest canonicalise(const VarlenArguments& arguments) {

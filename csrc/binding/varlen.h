@@ -44,6 +44,12 @@ struct VarlenArguments {
   std::optional<int64_t> max_length;
 };
 
+// The input's dtype, as this library has it; it has rows. `op` opens the errors.
+DType check_input(const Tensor& self, const char* op);
+// A number a row of int32 or, where it may be wide, int64.
+Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self, bool may_be_wide = true,
+                const char* op = kVarlen);
+
 // Both check everything first.
 std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments, VarlenRun run);
 void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values, const Tensor& indices,

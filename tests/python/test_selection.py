@@ -98,11 +98,8 @@ def test_of_an_int_k_the_last_alone_has_its_place(dtype, largest, magnitude):
             tensor = make(dtype, family, rows, cols)
             for dim, index_dtype in ((1, torch.int64), (0, torch.int32)):
                 whole = tensor if dim == 1 else tensor.t().contiguous()
-                values, indices = KTH(whole, k, dim, **flags, index_dtype=index_dtype)
                 options = {**flags, "index_dtype": index_dtype}
-                oracle.assert_topk((values, indices), whole, k, dim, sorted=False, **options)
-                want = oracle.expected(whole, k, dim, **flags)[1].take([k - 1], dim)
-                assert torch.equal(indices.narrow(dim, k - 1, 1).long(), torch.from_numpy(want))
+                assert oracle.last_problem(KTH(whole, k, dim, **options), whole, k, dim, **options) is None
 
 
 def test_the_kth_of_many_and_its_mask():
@@ -180,6 +177,64 @@ def test_the_mask_is_the_set_that_topk_selects(dtype, largest, magnitude):
             for count in (k, torch.tensor(k), torch.full((ROWS,), k)):
                 got = torch_topk.topk_mask(tensor, count, largest=largest, magnitude=magnitude)
                 assert torch.equal(got, want)
+
+
+@DTYPES
+@FLAGS
+@MAGNITUDE
+def test_few_of_long_rows_are_listed_and_others_compared(dtype, largest, magnitude):
+    flags = {"largest": largest, "magnitude": magnitude}
+    fill = 1 if dtype == torch.bool or not dtype.is_floating_point else 1.5
+    for family, cols in ((FAMILIES[0], 640), (FAMILIES[1], 3000)):
+        tensor = make(dtype, family, 3, cols)
+        order = ranking(tensor, largest, magnitude)
+        for k in (1, cols // 32, cols // 32 + 1, cols // 2):
+            mask = first_of(order, [k] * 3)
+            assert torch.equal(torch_topk.topk_mask(tensor, k, **flags), mask)
+            assert torch.equal(torch_topk.topk_mask(tensor.t(), k, 0, **flags), mask.t())
+            want = torch.where(mask, bits(tensor), bits(torch.tensor([fill]).to(dtype)))
+            assert torch.equal(bits(torch_topk.keep_topk(tensor, k, fill, **flags)), want)
+            for dim, changed in ((1, tensor.clone()), (0, tensor.t().clone())):
+                version = changed._version
+                assert torch_topk.keep_topk_(changed, k, fill, dim, **flags) is changed
+                assert torch.equal(bits(changed if dim else changed.t().contiguous()), want)
+                assert changed._version > version
+
+
+def test_masks_under_vmap_and_of_leaves():
+    tensor = make(torch.float64, "normal", 6, 640)
+    k = torch.tensor([3, 0, 7, 640, 300, 1])
+    for count in (5, 300):
+        want = torch_topk.topk_mask(tensor, count)
+        batches = tensor.view(2, 3, 640)
+        for in_dim, batch in ((0, batches), (1, batches.transpose(0, 1))):
+            got = torch.vmap(lambda x: torch_topk.topk_mask(x, count), in_dim)(batch)  # noqa: B023
+            assert torch.equal(got.reshape(6, 640), want)
+        leaf = tensor.clone().requires_grad_()
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            torch_topk.keep_topk_(leaf, count)
+        with torch.no_grad():
+            torch_topk.keep_topk_(leaf, count, 0.0)
+        assert torch.equal(leaf, tensor.where(want, 0))
+    both = torch.vmap(torch.ops.gputopk._mask_of_kth)(tensor.view(2, 3, 640), k.view(2, 3))
+    assert torch.equal(both.view(6, 640), torch.ops.gputopk._mask_of_kth(tensor, k))
+    shared = torch.vmap(torch.ops.gputopk._mask_of_kth, (None, 0))(tensor[:3], k.view(2, 3))
+    for one, index in zip(shared, k.view(2, 3), strict=True):
+        assert torch.equal(one, torch.ops.gputopk._mask_of_kth(tensor[:3], index))
+
+
+@pytest.mark.parametrize(
+    ("index", "lengths", "message"),
+    [
+        (torch.zeros(6, dtype=torch.int64), None, r"index must have shape \[7\]"),
+        (torch.zeros(7), None, "index must be int32 or int64"),
+        (torch.zeros(7, dtype=torch.int32), None, "index must be int64"),
+        (torch.zeros(7, dtype=torch.int64), torch.zeros(3, dtype=torch.int64), r"lengths must have shape"),
+    ],
+)
+def test_what_a_mask_refuses(index, lengths, message):
+    with pytest.raises(RuntimeError, match=f"gputopk::_mask_of_kth: {message}"):
+        torch.ops.gputopk._mask_of_kth(make(torch.float32), index, lengths)
 
 
 @DTYPES

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "cuda/baselines.h"
+#include "cuda/mask/mask.h"
 #include "cuda/plan/plan.h"
 #include "cuda/topk.h"
 #include "form_configs.h"
@@ -112,7 +113,17 @@ struct SimtStage {
   void* last;
 };
 
-// And what joins them. Keys are rows x cols, adjacent.
+// The mask of what is no worse than an element of each row, dense.
+struct SimtMask {
+  int32_t dtype, largest, magnitude, equals;
+  int64_t rows, cols, row_stride;
+  const void* input;
+  const void* indices;
+  const void* lengths;
+  void* mask;
+};
+
+// And what joins stages. Keys are rows x cols, adjacent.
 struct SimtJoin {
   int32_t keys, order, wide_indices;
   int32_t dtypes[gputopk::kMostKeys], largest[gputopk::kMostKeys], magnitude[gputopk::kMostKeys];
@@ -276,6 +287,7 @@ int run_to_outputs(const SimtTopk& call, const Problem& problem, Run&& run) {
   buffers.values = call.values;
   buffers.indices = call.indices;
   if (const int error = run(buffers); error != kOk) return error;
+  if (call.last_alone != 0) return kOk;  // of the other places nothing is said
   check_written("value", call.values, winners * element, element);
   check_written("index", call.indices, winners * index, index);
   return kOk;
@@ -601,6 +613,36 @@ int simt_settle(const SimtStage* call, const SimtDevice* device, char* text, siz
     for (const void* output : {call->sure, call->left, call->row_k})
       check_written("number", output, numbers, 4);
     check_written("last", call->last, stage.rows * element, element);
+    return kOk;
+  });
+}
+
+int simt_mask(const SimtMask* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    use(*device);
+    gputopk::MaskProblem problem;
+    problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.largest = call->largest != 0;
+    problem.magnitude = call->magnitude != 0;
+    problem.equals = call->equals != 0;
+    problem.rows = call->rows;
+    problem.cols = call->cols;
+    problem.row_stride = call->row_stride;
+    const size_t element = gputopk::dtype_bytes(problem.dtype), numbers = problem.rows * sizeof(int64_t);
+    if (call->lengths != nullptr) problem.lengths = {call->lengths, /*wide=*/true, 1, 0};
+    gputopk::MaskBuffers buffers;
+    buffers.input = call->input;
+    buffers.indices = static_cast<const int64_t*>(call->indices);
+    buffers.mask = static_cast<uint8_t*>(call->mask);
+    const size_t places = static_cast<size_t>(problem.rows * problem.cols);
+    add_list("input", call->input, ((problem.rows - 1) * problem.row_stride + problem.cols) * element);
+    add_list("indices", call->indices, numbers);
+    add_list("lengths", call->lengths, numbers);
+    simt::add_region("mask", call->mask, places, simt::Region::kOutput);
+    const int error =
+        run_in(0, NoWorkspace{}, [&](const auto&) { return cuda::mask::run(problem, buffers, nullptr); });
+    if (error != kOk) return error;
+    check_written("mask", call->mask, places, 1);
     return kOk;
   });
 }

@@ -317,8 +317,8 @@ MUTANTS = (
     Mutant(
         "delegate/resident_cluster.cu", "__syncthreads();  // all warps have counted", ";", RESIDENT_CLUSTER
     ),
-    Mutant("delegate/resident_cluster.cu", "all.above + before.equal;", "all.above;", RESIDENT_CLUSTER),
-    Mutant("device/equals.cuh", "w < warp;", "w + 1 < warp;", RESIDENT_CLUSTER),
+    Mutant("delegate/resident_cluster.cu", "all.above + before.equal", "all.above", RESIDENT_CLUSTER),
+    Mutant("device/equals.cuh", "w < warp", "w + 1 < warp", RESIDENT_CLUSTER),
     Mutant(
         "delegate/resident_cluster.cu",
         "Cluster::wait();  // the parts are where they belong",

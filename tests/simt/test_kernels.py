@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 
 import pytest
@@ -240,6 +241,36 @@ def test_the_last_is_in_its_place_whatever_the_form(form):
         numbers = numbers.replace("sorted=0", "")
         dtype = ("float32", "int16")[number]
         assert check(Case.parse(f"{dtype} few_distinct {shape} k={k} {LAST} seed={k} form={form} {numbers}"))
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=name_of)
+def test_the_last_alone_is_selected(dtype):
+    """By digits, from stored candidates, few and many, and from rows of which too many are alike to be stored;
+    the first, one in the middle and the last of a row."""
+    families = [
+        family
+        for family in ("normal", "few_distinct", "all_equal", "increasing", "nan_scattered", inputs.MIXED)
+        if family in inputs.names_for(dtype)
+    ]
+    for turn, (family, (k, numbers)) in enumerate(
+        itertools.product(
+            families,
+            (
+                (2, "form=air.many_blocks blocks=3"),
+                (3001, "form=air.many_blocks blocks=2 digit_bits=7 sm_count=2"),
+                (4500, "form=air.many_blocks blocks=2 digit_bits=4 buffer=64"),
+                (9000, "form=air.many_blocks blocks=2 buffer=64"),
+                (1100, "form=delegate.from_sample lines=0"),
+                (40, "form=delegate.from_sample lines=0 rank=1 likely_passes=2"),
+                (700, "form=delegate.from_sample lines=0 buffer=64"),
+                (500, "form=delegate.from_sample lines=0 rank=2000"),
+            ),
+        )
+    ):
+        flags = f"largest={turn % 2} magnitude={int(turn % 3 == 0)} index_dtype={'int32' if turn % 5 else 'int64'}"
+        flags += " most_cols_of_32_bits=0" if turn % 7 == 0 else ""
+        line = f"{name_of(dtype)} {family} 1x9000 k={k} {LAST} {flags} seed={turn + 1} forced=1 {numbers}"
+        assert "no further step" in emulated.run_case(Case.parse(line))
 
 
 @pytest.mark.parametrize("k", [1, 7, 129, 3000])

@@ -112,6 +112,7 @@ cudaError_t launch(const ManyBlocks& config, const Problem& problem, const Buffe
   params.adaptive = config.adaptive;
   params.early_stop = config.early_stop;
   params.likely_passes = tuning::kLikelyPasses;
+  params.wanted = problem.last_alone ? Wanted::kLast : Wanted::kWinners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   size_t zeroed_bytes = 0;
   carve(config, problem, buffers.workspace, params, zeroed_bytes);

@@ -74,7 +74,8 @@ struct FromSample {
   static FromSample plan(const Problem& problem, const Device& device);
   static FromSample plan(const Problem& problem, const Device& device, bool of_lines);  // a test's choice
   Work work(const Problem& problem, const Device& device) const;
-  bool in_order(const Problem& problem) const { return problem.k == 1; }
+  // The last winner alone it finds without the others.
+  bool in_order(const Problem& problem) const { return problem.k == 1 || problem.last_alone; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;

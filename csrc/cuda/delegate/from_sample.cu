@@ -154,6 +154,7 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.adaptive = params.early_stop = true;
   params.likely_passes = config.likely_passes;
+  params.wanted = problem.last_alone ? Wanted::kLast : Wanted::kWinners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;

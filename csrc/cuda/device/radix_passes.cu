@@ -61,9 +61,10 @@ struct PartOfPass {
   const Step<Word, Index>& step = state.steps[pass % 2];
 
   const bool takes_all = step.takes_all, stores = step.stores;
+  const bool writes_winners = params.wanted == Wanted::kWinners;
   // So few candidates are left that this pass's last block selects from them.
   const bool finishes =
-      stores && params.stops_early() && step.selection.candidates <= kFinishBytes / sizeof(Extended);
+      stores && params.finishes_early() && step.selection.candidates <= kFinishBytes / sizeof(Extended);
   const bool counts = !takes_all && !finishes;
   const Digit digit = params.digit(pass, state);
   const int bins = 1 << digit.width();
@@ -140,7 +141,7 @@ struct PartOfPass {
     const Extended x{static_cast<Word>(low.key + distance), static_cast<Index>(last_index - index)};
     const bool inside = valid && in_range(distance, index);
     const bool wins = inside && (takes_all || (kIndexed ? split < x : distance > candidate_span));
-    winners.push(wins && !params.bound_alone, bits, index);
+    winners.push(wins && writes_winners, bits, index);
     if (takes_all) return;
     const bool stays = inside && !wins;
     if (stays && counts) {
@@ -230,7 +231,7 @@ struct PartOfPass {
     return static_cast<Word>(distance - candidate_span - 1) < static_cast<Word>(key_span - candidate_span);
   }
   __device__ __forceinline__ void push_winner(Bits bits, int64_t index, bool chosen) {
-    winners.push(chosen && !params.bound_alone, bits, static_cast<Index>(first_read + index));
+    winners.push(chosen && writes_winners, bits, static_cast<Index>(first_read + index));
   }
 
   // Most elements may be candidates: counts them as they are read, and chooses the winners alone. The usual

@@ -24,6 +24,13 @@ namespace gputopk::cuda {
 // A digit tells this many chunks of a row apart at most.
 inline constexpr int64_t kMostChunks = int64_t{1} << tuning::kPassMaxDigitBits;
 
+// What is asked of a selection.
+enum class Wanted : uint8_t {
+  kWinners,
+  kBound,  // winners are not written, and what was stored before the first pass is there after the last
+  kLast,   // the last winner is written, at its place; digits are resolved until it alone is left
+};
+
 // What a pass over one row is told.
 template <class Word, class Index>
 struct Step {
@@ -98,9 +105,7 @@ struct RadixPasses {
   // candidates are winners.
   bool adaptive;
   bool early_stop;
-  // The bound is all that is asked for: winners are not written, and what was stored before the first pass is
-  // still there after the last.
-  bool bound_alone;
+  Wanted wanted;
   WinnerWriter<Bits> output;
 
   // Workspace. `histogram` is zero before each pass: first by the launch, then by the last block that
@@ -116,7 +121,15 @@ struct RadixPasses {
   }
 
   __device__ bool stores_adaptively() const { return !kStudy || adaptive; }
-  __device__ bool stops_early() const { return !kStudy || early_stop; }
+  __device__ bool finishes_early() const { return !kStudy || early_stop; }
+  // Winners that are known to be some are not yet told apart.
+  __device__ bool stops_early() const { return finishes_early() && wanted != Wanted::kLast; }
+
+  // The row's last winner.
+  __device__ void write_last(int64_t row, const ExtendedKey<Word, Index>& last) const {
+    const int64_t index = cols - 1 - static_cast<int64_t>(last.reversed);
+    output.row(row, k).write(k - 1, input[row * row_stride + index], index);
+  }
 
   // The number of digits. Pass digits() + 1 is the last: it takes what the last digit decided.
   __host__ __device__ int digits() const {
@@ -243,7 +256,7 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
       pass == 0 ? selection.highest() : selection.greatest_of(digit, target.highest);
   selection.narrow(digit, target.digit, target.above, target.count);
   // Passes before the index is reached do not look at it.
-  const bool dense = params.stops_early() && digit.reaches_index() &&
+  const bool dense = params.finishes_early() && digit.reaches_index() &&
                      selection.settle_dense(static_cast<Index>(params.cols - 1));
   // Of a row that is read because not all was stored, elements that tie with the bound and do not reach it
   // are among the candidates too, uncounted.
@@ -271,10 +284,12 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
     next.first = 0;
     next.last = params.cols;
   }
-  next.stores = counted && !next.takes_all && !(params.bound_alone && next.source == 1) &&
+  next.stores = counted && !next.takes_all && !(params.wanted == Wanted::kBound && next.source == 1) &&
                 selection.candidates <= static_cast<uint64_t>(params.buffer_capacity[1 - next.source]) &&
                 (!params.stores_adaptively() || selection.candidates <= read / 2);
-  if (params.bound_alone && next.takes_all) return state.begin(pass + 1, kNoPass);
+  // What is left of a last winner's digits is itself.
+  if (params.wanted == Wanted::kLast && next.takes_all) params.write_last(row, selection.low);
+  if (params.wanted != Wanted::kWinners && next.takes_all) return state.begin(pass + 1, kNoPass);
   params.begin(state, pass + 1);
 }
 

@@ -35,6 +35,14 @@ struct ExtendedKey {
   }
 };
 
+// The least of a warp's.
+template <class Word, class Index>
+__device__ ExtendedKey<Word, Index> least_of_warp(ExtendedKey<Word, Index> own) {
+  const Word key = static_cast<Word>(~warp_max(static_cast<Word>(~own.key)));
+  const Index reversed = own.key == key ? static_cast<Index>(~own.reversed) : Index{0};
+  return {key, static_cast<Index>(~warp_max(reversed))};
+}
+
 // One digit: `key_width` bits of the key above `index_width` bits of the reversed index. Either may be 0;
 // both are positive for the digit that holds the key's lowest bits.
 struct Digit {

@@ -113,6 +113,30 @@ class StoredList {
   }
   __device__ const Extended& operator[](int i) const { return list_[i]; }
 
+  // Hands out what the selection is asked for, which the entries that reach the bound decide: those, behind
+  // the `before` winners of the row that were written before, or the least of them.
+  __device__ void hand_out(const RadixPasses<Bits, Index>& params, int64_t row, const Extended& bound,
+                           int64_t before) const {
+    if (params.wanted == Wanted::kWinners) write(bound, before);
+    if (params.wanted != Wanted::kLast) return;
+    const Extended last = least_that_reaches(bound);
+    if (threadIdx.x == 0) params.write_last(row, last);
+  }
+
+ private:
+  __device__ Extended least_that_reaches(const Extended& bound) const {
+    __shared__ Extended of_warps[tuning::kPassThreads / 32];
+    const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
+    Extended least = Selection<Word, Index>::highest();
+    for (int i = static_cast<int>(threadIdx.x); i < entries_; i += static_cast<int>(blockDim.x)) {
+      if (!(list_[i] < bound) && list_[i] < least) least = list_[i];
+    }
+    least = least_of_warp(least);
+    if (lane == 0) of_warps[threadIdx.x / 32] = least;
+    __syncthreads();  // all warps have theirs
+    return least_of_warp(of_warps[min(lane, warps - 1)]);
+  }
+
   // Writes the entries that reach the bound, from the row's winner number `before` on.
   __device__ void write(const Extended& bound, int64_t before) const {
     // A counter in shared memory: one in global memory would be waited for.
@@ -136,7 +160,6 @@ class StoredList {
     }
   }
 
- private:
   const Order& order_;
   CandidateBuffer<Bits, Index> buffer_;
   WinnerWriter<Bits> output_;
@@ -163,7 +186,7 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   find_key_range</*kInFlight=*/8>(entries, scratch, [&](int i) { return list.take(i); });
   const auto bound = bound_in_list<Word, Index>(entries, owed, /*slack=*/0, params.index_bits, kListDigitBits,
                                                 histogram, scratch, [&](int i) { return list[i]; });
-  if (!params.bound_alone) list.write(bound, static_cast<int64_t>(params.k - owed));
+  list.hand_out(params, row, bound, static_cast<int64_t>(params.k - owed));
   if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
@@ -229,8 +252,8 @@ __device__ void select_stored(
     if (reaching >= k && all_stored) step.stored = reaching;
     step.selection = Selection<Word, Index>::whole_row(k, step.stored > 0 ? reaching : params.cols);
     step.top = Selection<Word, Index>::highest();
-    step.takes_all = step.selection.takes_all();
-    if (params.bound_alone && step.takes_all) {
+    step.takes_all = params.wanted != Wanted::kLast && step.selection.takes_all();
+    if (params.wanted == Wanted::kBound && step.takes_all) {
       state.bound = step.selection.low;
       return state.begin(1, kNoPass);
     }
@@ -252,7 +275,7 @@ __device__ void select_stored(
         narrow_in_list(entries, selection, /*slack=*/0, tuning::kStoredCountBits, range.key_bits_left(),
                        range.index_bits_left(), reinterpret_cast<uint32_t*>(local), list_scratch,
                        [&](int i) { return list[i]; });
-    if (!params.bound_alone) list.write(bound, 0);
+    list.hand_out(params, row, bound, /*before=*/0);
     if (threadIdx.x != 0) return;
     state.bound = bound;
     state.begin(1, kNoPass);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <type_traits>
 
 #include "cuda/plan/costs.h"
 #ifdef GPUTOPK_COSTS
@@ -47,6 +48,14 @@ double microseconds_of_last(const Problem& problem, const Device& device) {
 template <class Form>
 double microseconds_of(const Form& form, const Problem& problem, const Device& device) {
   static constexpr Places kPlaces = places_of(kCosts, Form::kName);
+  if constexpr (std::is_same_v<Form, air::ManyBlocks>) {
+    // Digits of a last winner alone are resolved like those of a first: winners before it are only counted.
+    if (problem.last_alone) {
+      Problem one = problem;
+      one.k = 1;
+      return microseconds_at(kPlaces, one, form.work(one, device));
+    }
+  }
   const double selection = microseconds_at(kPlaces, problem, form.work(problem, device));
   if (needs_order(form, problem)) return selection + microseconds_of_order(problem, device);
   if (needs_last(form, problem)) return selection + microseconds_of_last(problem, device);

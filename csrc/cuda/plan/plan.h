@@ -18,6 +18,7 @@
 #include "cuda/delegate/delegate.h"
 #include "cuda/gpu.h"
 #include "cuda/grid_select/grid_select.h"
+#include "cuda/mask/mask.h"
 #include "cuda/rerank/rerank.h"
 #include "cuda/sort/sort.h"
 #include "cuda/sparsify/sparsify.h"
@@ -44,7 +45,8 @@ struct Plan {
   std::optional<sort::LastInPlace> last_in_place;  // or this one
 };
 
-// Whether one of the steps follows a selection by this form.
+// Whether one of the steps follows a selection by this form, which is in_order(problem) where it leaves what
+// the problem wants.
 template <class Form>
 bool needs_order(const Form& form, const Problem& problem) {
   if (problem.by_index) return problem.k > 1 && !std::is_same_v<Form, sort::Copy>;

@@ -17,14 +17,6 @@
 namespace gputopk::cuda::sort {
 namespace {
 
-// Worse comes first.
-template <class Word, class Index>
-__device__ ExtendedKey<Word, Index> worst_of_warp(ExtendedKey<Word, Index> own) {
-  const Word key = static_cast<Word>(~warp_max(static_cast<Word>(~own.key)));
-  const Index index = own.key == key ? static_cast<Index>(~own.reversed) : Index{0};
-  return {key, static_cast<Index>(~warp_max(index))};
-}
-
 // Calls found(place, bits, index) in the one thread of the block that has the worst of `count` entries, whose
 // places are place_of(i). When it is called all have been read.
 template <class Index, class Order, class PlaceOf, class Found>
@@ -61,10 +53,10 @@ __device__ void find_worst(const Entries& entries, int64_t count, Order order, P
     }
   }
 
-  const Extended of_warp = worst_of_warp(worst);
+  const Extended of_warp = least_of_warp(worst);
   if (lane == 0) of_warps[threadIdx.x / 32] = of_warp;
   __syncthreads();  // all warps have theirs, and no entry is read after this
-  const Extended of_block = worst_of_warp(of_warps[min(lane, warps - 1)]);
+  const Extended of_block = least_of_warp(of_warps[min(lane, warps - 1)]);
   if (worst_place < 0 || worst.key != of_block.key || worst.reversed != of_block.reversed) return;
   found(worst_place, worst_bits, static_cast<Index>(~worst.reversed));
 }

@@ -485,7 +485,8 @@ cudaError_t launch(const OneRead& config, const SparsifyProblem& problem, const 
   params.k = problem.k;
   params.blocks_per_row = config.blocks_per_row;
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
-  params.adaptive = params.early_stop = params.bound_alone = true;
+  params.adaptive = params.early_stop = true;
+  params.wanted = Wanted::kBound;
   params.likely_passes = config.likely_passes;
   const Sum<Self, Add> sum = sum_of<Self, Add>(problem, buffers, /*as_one_row=*/false);
   const bool ahead = config.launches_ahead;
