@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ._autograd import _AS_INTEGERS
 
@@ -75,6 +77,13 @@ def full_of(number: float | int | bool, like: Tensor) -> Tensor:
     bits = 8 * like.dtype.itemsize
     signed = (int(number) + 2 ** (bits - 1)) % 2**bits - 2 ** (bits - 1)
     return torch.full((), signed, dtype=integers, device=like.device).view(like.dtype)
+
+
+@functools.cache
+def bits_of_number(number: float | int | bool, dtype: torch.dtype) -> int:
+    """The bits of a number of that dtype, as ``integers_of`` has them."""
+    with _disable_current_modes():
+        return int(integers_of(full_of(number, torch.empty((), dtype=dtype))))
 
 
 def select(mask: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:

@@ -57,7 +57,8 @@ def kth_value(
         ``values``, of input's dtype, and ``indices``, int64, of input's shape with ``dim`` of size 1; a named
         tuple. Where ``k`` is a tensor or there are lengths, and a row has no k-th element: index -1 and the
         worst value (-inf where the largest are wanted, or the least integer). Values have gradients. Of an
-        int ``k`` below 4096 both are views, which keep all winners in memory for as long as they live.
+        int ``k`` both are views, which keep memory for k winners for as long as they live, unless k is at least
+        4096 and a sixteenth of the row.
 
     Raises:
         TypeError, IndexError: an argument of another type, ``dim`` out of range.
@@ -197,7 +198,7 @@ def keep_in_place(
         values, indices = topk(input, k, dim, largest, False, magnitude=magnitude)
         # As integers: torch's scatter of float16 on the CPU changes NaN.
         bits = _rows.integers_of(input)
-        bits.copy_(_rows.integers_of(_rows.full_of(fill, input)))
+        bits.fill_(_rows.bits_of_number(fill, input.dtype))
         bits.scatter_(dim, indices, _rows.integers_of(values))
         return input
     mask = _mask(function, input, k, dim, largest, magnitude, ties, lengths)
@@ -276,7 +277,7 @@ def _check(function: str, input: Tensor, k: int | Tensor, dim: int, ties: str) -
 
 # A list of the k best is written, and its places are marked, where that is less than to read all elements once
 # more.
-_LISTED_COLS_PER_K = 32
+_LISTED_COLS_PER_K = 16
 
 
 def _is_listed(input: Tensor, k: int | Tensor, dim: int, ties: str, lengths: Tensor | None) -> bool:
@@ -303,7 +304,8 @@ def _with_dim_last(input: Tensor, dim: int) -> Tensor:
     return input.unsqueeze(-1) if input.dim() == 0 else input.movedim(dim, -1)
 
 
-_COPIED = 4096
+# Of so many winners, if they are such a part of a row, the last is copied.
+_COPIED, _COPIED_COLS_PER_K = 4096, 16
 
 
 def _last_winner(rows: Tensor, k: int, largest: bool, magnitude: bool) -> tuple[Tensor, Tensor]:
@@ -312,10 +314,11 @@ def _last_winner(rows: Tensor, k: int, largest: bool, magnitude: bool) -> tuple[
         winners = topk(rows, k, largest=largest, magnitude=magnitude)
     else:  # only the last has to be in its place
         winners = call(_topk_kth, rows, k, -1, largest, magnitude=magnitude)
-    # Views: copies are kernels of their own, which many short rows would pay for by half. But many winners'
-    # memory is not held on to for one of them.
+    # Views: copies are kernels of their own, which many short rows would pay for by half. But so much memory
+    # is not held on to for one winner.
     values, indices = (one[..., -1:] for one in winners)
-    return (values.clone(), indices.clone()) if k >= _COPIED else (values, indices)
+    is_much = k >= _COPIED and k * _COPIED_COLS_PER_K >= rows.size(-1)
+    return (values.clone(), indices.clone()) if is_much else (values, indices)
 
 
 def _kth_index(

@@ -23,8 +23,9 @@ struct MaskProblem {
 
 struct MaskBuffers {
   const void* input = nullptr;
-  const int64_t* indices = nullptr;  // of the given elements, one a row; outside [0, cols): all are in the mask
-  uint8_t* mask = nullptr;           // rows x cols, dense, 0 or 1
+  const int64_t* indices =
+      nullptr;              // of the given elements, one a row; outside [0, cols): all are in the mask
+  uint8_t* mask = nullptr;  // rows x cols, dense, 0 or 1
 };
 
 // A row's elements that are in the mask: better than `key`; of that key at columns up to last_equal; and from

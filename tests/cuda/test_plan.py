@@ -212,21 +212,24 @@ def test_the_last_alone_takes_a_step_only_behind_a_form_that_leaves_no_order():
         assert "order_rows" not in text
         chosen, step = text.split("; ")[:2]
         name = re.search(r"form (\S+)", text)[1]
-        # The form as it would be of winners in order, or in any.
-        both = [every_form(meta(*shape), k, sorted=order).get(name) for order in (True, False)]
-        ordered = {orders for form, orders in filter(None, both) if form == chosen}
-        assert len(ordered) == 1, text
-        needs_step = k > 1 and ordered == {False}
+        # The form as it would be of winners in order, or of the last alone.
+        both = [
+            every_form(meta(*shape), k, **flag).get(name) for flag in ({"sorted": True}, {"last_alone": True})
+        ]
+        finds_last = [orders for form, orders in filter(None, both) if form == chosen]
+        needs_step = k > 1 and not any(finds_last)
         assert step.startswith("then the last in its place" if needs_step else "no further step"), text
         seen.add(needs_step)
     assert seen == {True, False}
 
 
 @pytest.mark.parametrize("power", [20, 24, 28, 30])
-def test_the_last_of_many_winners_is_selected_and_rows_not_sorted(power):
+def test_the_last_of_many_winners_is_selected_without_the_others(power):
     for k in (1 << power - 1, 1 << power - 3):
         text = plan(meta(1, 1 << power), k, last_alone=True)
-        assert "form sort.whole_rows" not in text and "then the last in its place" in text, text
+        assert re.search("form (air.many_blocks|delegate.from_sample)", text) and "no further step" in text, (
+            text
+        )
 
 
 def test_the_last_of_all_of_a_row_and_of_columns():
@@ -240,17 +243,13 @@ def test_the_last_of_all_of_a_row_and_of_columns():
 
 
 def test_blocks_that_find_the_last():
-    def step(rows: int, k: int) -> str:
-        text = plan(meta(rows, 1 << 22), k, last_alone=True, algorithm=AIR)
-        return text.split("; ")[1]
+    def step(rows: int, cols: int, k: int) -> str:
+        return plan(meta(rows, cols), k, last_alone=True, algorithm=AIR).split("; ")[1]
 
-    assert step(1, 2) == "then the last in its place, 32 threads a row"
-    assert step(1000, 300) == "then the last in its place, 128 threads a row"
-    assert step(1, 4096) == step(1, 16384) == "then the last in its place, 1024 threads a row"
-    assert step(1, 16385) == "then the last in its place, 5 blocks a row of 1024 threads"
-    assert step(1, 1 << 22) == "then the last in its place, 264 blocks a row of 1024 threads"
-    assert step(100, 1 << 20) == "then the last in its place, 3 blocks a row of 1024 threads"
-    assert step(1000, 1 << 20) == "then the last in its place, 1024 threads a row"
+    assert step(1000, 1 << 17, 2) == "then the last in its place, 32 threads a row"
+    assert step(1000, 1 << 17, 300) == "then the last in its place, 128 threads a row"
+    assert step(1, 40_000, 9000) == "then the last in its place, 1024 threads a row"
+    assert step(1, 40_000, 16_385) == "then the last in its place, 5 blocks a row of 1024 threads"
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=oracle.name_of)

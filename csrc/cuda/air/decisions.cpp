@@ -174,9 +174,10 @@ void OneCluster::describe(const Problem&, char* text, size_t text_bytes) const {
 }
 
 Work ManyBlocks::work(const Problem& problem, const Device& device) const {
+  // Among the last winners of a good part of a row, elements crowd, and are not stored between passes.
   return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
                  tuning::kPassBlocksPerSm,
-                 /*reads=*/2);
+                 /*reads=*/problem.last_alone ? tuning::kReadsForLastAlone : 2);
 }
 
 Work OneBlock::work(const Problem& problem, const Device& device) const {

@@ -105,4 +105,10 @@ inline constexpr int kAirClusterRankedUnsorted = 64;
 inline constexpr int64_t kAirClusterMinCols = 1 << 12;
 inline constexpr int64_t kAirClusterMaxCols = 1 << 20;
 
+// ---- Many blocks a row ----
+
+// Reads of a row whose last winner alone is looked for: 4.5 x floor in the middle of normal rows, whose
+// digits crowd there, and no more than 2.1 where few win.
+inline constexpr double kReadsForLastAlone = 4;
+
 }  // namespace gputopk::cuda::tuning
