@@ -232,7 +232,7 @@ def last_problem(
     magnitude: bool = False,
     index_dtype: torch.dtype = torch.int64,
 ) -> str | None:
-    """What is wrong with the last of the sorted winners, at its place; what is at the others is not looked at."""
+    """What is wrong with the last of the sorted winners; what is at the other places is not looked at."""
     values, indices = result
     problem = form_problem(tensor, values, indices, k, dim, index_dtype)
     if problem:

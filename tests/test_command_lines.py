@@ -6,7 +6,16 @@ import json
 
 import pytest
 
-from bench import bench_rerank, bench_sparsify, bench_topk, bench_varlen, bench_where, host_time, papers
+from bench import (
+    bench_rerank,
+    bench_selection,
+    bench_sparsify,
+    bench_topk,
+    bench_varlen,
+    bench_where,
+    host_time,
+    papers,
+)
 from torch_topk import demo
 from torch_topk._libraries import why_no_cuda
 
@@ -14,7 +23,17 @@ from torch_topk._libraries import why_no_cuda
 @pytest.mark.skipif(why_no_cuda() is None, reason="CUDA is here")
 @pytest.mark.parametrize(
     "program",
-    [bench_topk, bench_rerank, bench_where, bench_varlen, bench_sparsify, demo, host_time, papers],
+    [
+        bench_topk,
+        bench_rerank,
+        bench_where,
+        bench_varlen,
+        bench_selection,
+        bench_sparsify,
+        demo,
+        host_time,
+        papers,
+    ],
     ids=lambda program: program.__name__,
 )
 def test_cuda_where_there_is_none_is_a_sentence(program, capsys):

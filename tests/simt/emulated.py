@@ -565,8 +565,8 @@ class Library:
         return sure, left, row_k, last
 
     def mask_of_kth(
-        self, tensor, index, lengths=None, largest: bool = True, magnitude: bool = False, equals: bool = False,
-        device: Device = Device(), seed: int = 1,
+        self, tensor, index, lengths=None, largest: bool = True, magnitude: bool = False,
+        equals: bool = False, device: Device = Device(), seed: int = 1,
     ):  # fmt: skip
         """As gputopk::_mask_of_kth; lengths are int64, and rows of adjacent elements."""
         mask = torch.empty(tensor.shape, dtype=torch.bool)

@@ -245,8 +245,8 @@ def test_the_last_is_in_its_place_whatever_the_form(form):
 
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=name_of)
 def test_the_last_alone_is_selected(dtype):
-    """By digits, from stored candidates, few and many, and from rows of which too many are alike to be stored;
-    the first, one in the middle and the last of a row."""
+    """By digits, from stored candidates, few and many, and from rows of which too many are alike to be
+    stored; the first, one in the middle and the last of a row."""
     families = [
         family
         for family in ("normal", "few_distinct", "all_equal", "increasing", "nan_scattered", inputs.MIXED)
@@ -267,7 +267,8 @@ def test_the_last_alone_is_selected(dtype):
             ),
         )
     ):
-        flags = f"largest={turn % 2} magnitude={int(turn % 3 == 0)} index_dtype={'int32' if turn % 5 else 'int64'}"
+        flags = f"largest={turn % 2} magnitude={int(turn % 3 == 0)}"
+        flags += " index_dtype=int32" if turn % 5 else ""
         flags += " most_cols_of_32_bits=0" if turn % 7 == 0 else ""
         line = f"{name_of(dtype)} {family} 1x9000 k={k} {LAST} {flags} seed={turn + 1} forced=1 {numbers}"
         assert "no further step" in emulated.run_case(Case.parse(line))
