@@ -160,8 +160,13 @@ def keep_topk(
         TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
         RuntimeError: a fill that the dtype does not hold, shapes or devices that do not fit together.
     """
-    mask = _mask("keep_topk", input, k, dim, largest, magnitude, ties, lengths)
+    dim = _check("keep_topk", input, k, dim, ties)
     _check_fill("keep_topk", fill, input.dtype)
+    if _is_listed(input, k, dim, ties, lengths) and not wants_derivative(input):
+        kept = torch.empty_like(input)
+        _write_kept(kept, topk(input, k, dim, largest, False, magnitude=magnitude), fill, dim)
+        return kept
+    mask = _mask("keep_topk", input, k, dim, largest, magnitude, ties, lengths)
     return _rows.select(mask, input, _rows.full_of(fill, input))
 
 
@@ -195,11 +200,7 @@ def keep_in_place(
     dim = _check(function, input, k, dim, ties)
     _check_fill(function, fill, input.dtype)
     if _is_listed(input, k, dim, ties, lengths) and not wants_derivative(input):
-        values, indices = topk(input, k, dim, largest, False, magnitude=magnitude)
-        # As integers: torch's scatter of float16 on the CPU changes NaN.
-        bits = _rows.integers_of(input)
-        bits.fill_(_rows.bits_of_number(fill, input.dtype))
-        bits.scatter_(dim, indices, _rows.integers_of(values))
+        _write_kept(input, topk(input, k, dim, largest, False, magnitude=magnitude), fill, dim)
         return input
     mask = _mask(function, input, k, dim, largest, magnitude, ties, lengths)
     bits = _rows.as_bits(input)
@@ -207,6 +208,14 @@ def keep_in_place(
         return input.masked_fill_(~mask, fill)
     bits.copy_(torch.where(mask, bits, _rows.as_bits(_rows.full_of(fill, input))))
     return input
+
+
+def _write_kept(out: Tensor, winners: tuple[Tensor, Tensor], fill: float, dim: int) -> None:
+    # As integers: torch's scatter of float16 on the CPU changes NaN.
+    values, indices = winners
+    bits = _rows.integers_of(out)
+    bits.fill_(_rows.bits_of_number(fill, out.dtype))
+    bits.scatter_(dim, indices, _rows.integers_of(values))
 
 
 def keep_pair(

@@ -105,6 +105,14 @@ LAST = (  # a copy leaves the worst anywhere
     "float32 normal 3x300 k=300 sorted=0 last_alone=1 form=sort.copy sm_count=2",
     "int16 few_distinct 3x900 k=900 sorted=0 last_alone=1 form=sort.copy sm_count=2",
 )
+LAST_SELECTED = (
+    "float32 normal 1x9000 k=3001 sorted=0 last_alone=1 form=air.many_blocks forced=1 blocks=3",
+    "int16 few_distinct 1x9000 k=700 sorted=0 last_alone=1 form=delegate.from_sample forced=1 lines=0 "
+    "buffer=64",
+    "float32 normal 1x9000 k=500 sorted=0 last_alone=1 form=delegate.from_sample forced=1 lines=0",
+    "int16 all_equal 1x9000 k=4500 sorted=0 last_alone=1 form=air.many_blocks forced=1 blocks=2 digit_bits=4 "
+    "buffer=64",
+)
 LAST_OF_SHARES = (
     "float32 normal 1x17003 k=17003 sorted=0 last_alone=1 form=sort.copy sm_count=3",
     "int16 few_distinct 2x17002 k=17002 sorted=0 last_alone=1 form=sort.copy sm_count=3",
@@ -203,6 +211,27 @@ MUTANTS = (
     # Delegate, and candidates that are stored.
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
     Mutant("device/stored_candidates.cuh", "if (threadIdx.x == 0) written = 0;", ";", MAXIMA),
+    # The last winner alone.
+    Mutant(
+        "device/stored_candidates.cuh",
+        "!(list_[i] < bound) && list_[i] < least",
+        "list_[i] < least",
+        LAST_SELECTED,
+    ),
+    Mutant("device/stored_candidates.cuh", "__syncthreads();  // all warps have theirs", ";", LAST_SELECTED),
+    Mutant(
+        "device/stored_candidates.cuh",
+        "params.wanted != Wanted::kLast && step.selection.takes_all()",
+        "step.selection.takes_all()",
+        LAST_SELECTED,
+    ),
+    Mutant(
+        "device/radix_passes.cuh",
+        "finishes_early() && wanted != Wanted::kLast",
+        "finishes_early()",
+        LAST_SELECTED,
+    ),
+    Mutant("device/radix_passes.cuh", "cols - 1 - static_cast", "cols - 2 + 0 * static_cast", LAST_SELECTED),
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
     Mutant("device/row_sample.cuh", "wait_for_kernel_before();  // the row's state is zero", ";", SAMPLE),
     # Rows in registers, and rows in order.
