@@ -300,7 +300,7 @@ MUTANTS = (
         LAST,
     ),
     Mutant("sort/last_in_place.cu", "static_cast<Index>(~indices[i])", "indices[i]", LAST),
-    Mutant("sort/last_in_place.cu", "own.key == key", "true", LAST),
+    Mutant("device/selection.cuh", "own.key == key", "true", LAST),
     Mutant("sort/last_in_place.cu", "min(share, k - begin)", "share", LAST_OF_SHARES),
     Mutant(
         "sort/last_in_place.cu",
