@@ -93,8 +93,8 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "kth_value(Tensor self, Tensor k, *, Tensor? lengths=None, bool largest=True, bool magnitude=False) -> "
       "(Tensor values, Tensor indices)");
 
-  // True at elements of [rows, cols] that are no worse than the row's at `index`, [rows]: better, or equal and,
-  // unless `equals`, at no higher an index; and at those behind the row's length. Where there is no such
+  // True at elements of [rows, cols] that are no worse than the row's at `index`, [rows]: better, or equal
+  // and, unless `equals`, at no higher an index; and at those behind the row's length. Where there is no such
   // element, index -1, everywhere. With the k-th's index, the mask of the k best.
   m.def(
       "_mask_of_kth(Tensor self, Tensor index, Tensor? lengths=None, *, bool largest=True, "

@@ -7,8 +7,8 @@
 //     with `magnitude` by absolute value.
 //   - Among equal values the lower index wins, so the chosen set is a pure function of the row.
 //   - `sorted`: best first, equal values by index. Otherwise the same set in any order, or, `by_index`, by
-//     ascending index. Or, `last_alone`, the last of the sorted ones alone, at place k - 1: the worst, of equal
-//     ones that of the highest index. What is at the other places is not said.
+//     ascending index. Or, `last_alone`, the last of the sorted ones alone, at place k - 1: the worst, of
+//     equal ones that of the highest index. What is at the other places is not said.
 #pragma once
 
 #include <cstdint>
