@@ -105,8 +105,10 @@ def torch_calls(point: Point) -> dict[str, Callable[[Tensor], tuple[Tensor, ...]
 
 
 def whole(outputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """What outputs are views of: kth_value hands out the last columns."""
-    return tuple(one if one._base is None else one._base for one in outputs)
+    """What outputs may be views of, [rows, any]: kth_value hands out the last columns."""
+    rows = outputs[0].shape[0]
+    cols = [one.untyped_storage().nbytes() // one.element_size() // rows for one in outputs]
+    return tuple(one.as_strided((rows, c), (c, 1), 0) for one, c in zip(outputs, cols, strict=True))
 
 
 def problem_of(outputs: Sequence[Tensor], x: Tensor, point: Point) -> str | None:
