@@ -36,7 +36,10 @@ def test_a_wrong_answer_is_a_problem(op, k):
     distinct = torch.randperm(900).view(3, 300).float()  # without equals all formulations agree
     ours = bench_selection.our_call(point)(distinct)
     for call in bench_selection.torch_calls(point).values():
-        assert torch.equal(call(distinct)[0], ours[0])
+        got = call(distinct)[0]
+        if op == "kth_value":  # of whole lists, or alone
+            got = got[:, min(k, got.shape[1]) - 1, None]
+        assert torch.equal(got, ours[0])
 
 
 def test_a_run_is_a_record_and_a_table(tmp_path, monkeypatch, capsys):
