@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+import torch_topk  # noqa: F401  its operators
 from tests import inputs, oracle
 from tests.simt import emulated
 
