@@ -231,7 +231,12 @@ MUTANTS = (
         "finishes_early()",
         LAST_SELECTED,
     ),
-    Mutant("device/radix_passes.cuh", "cols - 1 - static_cast", "cols - 2 + 0 * static_cast", LAST_SELECTED),
+    Mutant(
+        "device/radix_passes.cuh",
+        "cols - 1 - static_cast<int64_t>(last.reversed)",
+        "cols - 2 - static_cast<int64_t>(last.reversed)",
+        LAST_SELECTED,
+    ),
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
     Mutant("device/row_sample.cuh", "wait_for_kernel_before();  // the row's state is zero", ";", SAMPLE),
     # Rows in registers, and rows in order.
