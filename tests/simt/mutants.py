@@ -110,8 +110,7 @@ LAST_SELECTED = (
     "int16 few_distinct 1x9000 k=700 sorted=0 last_alone=1 form=delegate.from_sample forced=1 lines=0 "
     "buffer=64",
     "float32 normal 1x9000 k=500 sorted=0 last_alone=1 form=delegate.from_sample forced=1 lines=0",
-    "int16 all_equal 1x9000 k=4500 sorted=0 last_alone=1 form=air.many_blocks forced=1 blocks=2 digit_bits=4 "
-    "buffer=64",
+    "int16 few_distinct 1x9000 k=9000 sorted=0 last_alone=1 form=air.many_blocks forced=1 blocks=2 buffer=64",
 )
 LAST_OF_SHARES = (
     "float32 normal 1x17003 k=17003 sorted=0 last_alone=1 form=sort.copy sm_count=3",
@@ -220,12 +219,6 @@ MUTANTS = (
     ),
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // all warps have theirs", ";", LAST_SELECTED),
     Mutant(
-        "device/stored_candidates.cuh",
-        "params.wanted != Wanted::kLast && step.selection.takes_all()",
-        "step.selection.takes_all()",
-        LAST_SELECTED,
-    ),
-    Mutant(
         "device/radix_passes.cuh",
         "finishes_early() && wanted != Wanted::kLast",
         "finishes_early()",
@@ -246,12 +239,6 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
     Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT),
-    Mutant(
-        "air/resident_row.cu", "__syncthreads();  // the list is whole, and equals are counted", ";", RESIDENT
-    ),
-    Mutant(
-        "air/resident_row.cu", "__syncthreads();  // the table's memory is in no use any more", ";", RESIDENT
-    ),
     Mutant("device/equals.cuh", "sum_so_far<kLanes>(count)", "sum_so_far(count)", RESIDENT),
     Mutant("air/resident_row.cu", "scratch.kth_bin + 1", "scratch.kth_bin", NARROWED),
     Mutant(
@@ -351,7 +338,6 @@ MUTANTS = (
     Mutant(
         "delegate/resident_cluster.cu", "__syncthreads();  // all warps have counted", ";", RESIDENT_CLUSTER
     ),
-    Mutant("delegate/resident_cluster.cu", "all.above + before.equal", "all.above", RESIDENT_CLUSTER),
     Mutant("device/equals.cuh", "w < warp", "w + 1 < warp", RESIDENT_CLUSTER),
     Mutant(
         "delegate/resident_cluster.cu",
