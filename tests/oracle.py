@@ -193,14 +193,20 @@ def topk_problem(
     magnitude: bool = False,
     index_dtype: torch.dtype = torch.int64,
     contiguous: bool = True,
+    last_alone: bool = False,
 ) -> str | None:
+    """What is wrong with a result. `last_alone`: with the last of the sorted winners, at its place; what is
+    at the others is not looked at."""
     values, indices = result
     problem = form_problem(tensor, values, indices, k, dim, index_dtype, contiguous)
     if problem:
         return problem
     want_values, want_indices = expected(tensor, k, dim, largest, magnitude)
     got_values, got_indices = bits_of(values), indices.cpu().numpy().astype(np.int64)
-    if sorted or tensor.dim() == 0:
+    if last_alone:
+        every = (got_values, got_indices, want_values, want_indices)
+        got_values, got_indices, want_values, want_indices = (one.take([k - 1], dim) for one in every)
+    if sorted or last_alone or tensor.dim() == 0:
         problem = _first_difference("indices", got_indices, want_indices)
         return problem or _first_difference("bits of values", got_values, want_values)
     problem = _first_difference(
@@ -219,28 +225,6 @@ def assert_topk(result, tensor: torch.Tensor, k: int, dim: int = -1, *flags, **o
         f"{problem}; input {name_of(tensor.dtype)}{tuple(tensor.shape)}, strides {tensor.stride()}, "
         f"{tensor.device}, k={k}, dim={dim}, flags={flags}, {options}"
     )
-
-
-def last_problem(
-    result: tuple[torch.Tensor, torch.Tensor],
-    tensor: torch.Tensor,
-    k: int,
-    dim: int = -1,
-    largest: bool = True,
-    sorted: bool = True,
-    *,
-    magnitude: bool = False,
-    index_dtype: torch.dtype = torch.int64,
-) -> str | None:
-    """What is wrong with the last of the sorted winners; what is at the other places is not looked at."""
-    values, indices = result
-    problem = form_problem(tensor, values, indices, k, dim, index_dtype)
-    if problem:
-        return problem
-    want = [one.take([k - 1], dim) for one in expected(tensor, k, dim, largest, magnitude)]
-    got = [bits_of(values).take([k - 1], dim), indices.cpu().numpy().astype(np.int64).take([k - 1], dim)]
-    problem = _first_difference("index of the last", got[1], want[1])
-    return problem or _first_difference("bits of the last", got[0], want[0])
 
 
 # The same verdict on the tensor's own device, without a sort of the input. Selected elements are proven to be

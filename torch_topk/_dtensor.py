@@ -340,9 +340,9 @@ def mask(
         value, index = (rows.place("k", one, rows.uncut).movedim(rows.dim, -1) for one in kth)
         position = rows.numbers_of(rows.dim)
         own = own.movedim(rows.dim, -1)
-        kept = selection.keep_pair(own, index, largest, magnitude, ties, value, position)
         if lengths is not None:
-            kept |= position >= rows.number("lengths", lengths).unsqueeze(-1)
+            lengths = rows.number("lengths", lengths).unsqueeze(-1)
+        kept = selection.keep_pair(own, index, largest, magnitude, ties, value, position, lengths)
         return rows.wrap(kept.movedim(-1, rows.dim))
 
 

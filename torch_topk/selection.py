@@ -226,21 +226,23 @@ def keep_pair(
     ties: str,
     value: Tensor | None = None,
     position: Tensor | None = None,
+    lengths: Tensor | None = None,
 ) -> Tensor:
     """True at elements of the last dimension that are no worse than the one at ``index``, [..., 1]; where
-    that is -1, at all. Of parts of rows: ``value``, what is at the index, and ``position``, which columns of
-    the whole the part has."""
+    that is -1, at all; and behind a row's length, where there are ``lengths``, [..., 1]. Of parts of rows:
+    ``value``, what is at the index, and ``position``, which columns of the whole the part has."""
     rows = rows.detach()
     if value is None and position is None and backend(rows) != "torch":
-        return _mask_of_kth(rows, index, None, largest, magnitude, ties)
+        return _mask_of_kth(rows, index, lengths, largest, magnitude, ties)
     own = _rows.comparable(rows, magnitude)
     kth = own.gather(-1, index.clamp(min=0)) if value is None else _rows.comparable(value, magnitude)
     kept = ~_rows.better(kth, own, largest)
+    if position is None:
+        position = torch.arange(rows.size(-1), device=rows.device)
     if ties == "index":
-        if position is None:
-            position = torch.arange(rows.size(-1), device=rows.device)
         kept &= _rows.better(own, kth, largest) | (position <= index)
-    return kept | (index < 0)
+    kept = kept | (index < 0)
+    return kept if lengths is None else kept | (position >= lengths)
 
 
 def _mask(
@@ -267,12 +269,7 @@ def _mask(
     index = _kth_index(function, rows, k, largest, magnitude, lengths)
     if lengths is not None:
         lengths = _rows.numbers_of_rows(function, "lengths", lengths, rows)
-    if backend(rows) != "torch":
-        mask = _mask_of_kth(rows, index, lengths, largest, magnitude, ties)
-    else:
-        mask = keep_pair(rows, index, largest, magnitude, ties)
-        if lengths is not None:
-            mask |= torch.arange(rows.size(-1), device=rows.device) >= lengths
+    mask = keep_pair(rows, index, largest, magnitude, ties, lengths=lengths)
     return mask.squeeze(-1) if input.dim() == 0 else mask.movedim(-1, dim)
 
 
@@ -394,24 +391,24 @@ for _name in ("kth_value", "_mask_of_kth"):
     registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")
 
 
-@torch.library.register_fake("gputopk::kth_value")
-def _(self, k, *, lengths=None, largest=True, magnitude=False):
-    checks = RowChecks("kth_value", self)
-    for name, numbers in (("k", k), ("lengths", lengths)):
+def _checked(op: str, input: Tensor, **of_rows: Tensor | None) -> RowChecks:
+    """After the checks of an operator's numbers of rows."""
+    checks = RowChecks(op, input)
+    for name, numbers in of_rows.items():
         if numbers is not None:
             checks.one_a_row(name, numbers)
             checks.integers(name, numbers)
             checks.device(name, numbers)
-    rows = checks.rows
+    return checks
+
+
+@torch.library.register_fake("gputopk::kth_value")
+def _(self, k, *, lengths=None, largest=True, magnitude=False):
+    rows = _checked("kth_value", self, k=k, lengths=lengths).rows
     return self.new_empty((rows, 1)), self.new_empty((rows, 1), dtype=torch.int64)
 
 
 @torch.library.register_fake("gputopk::_mask_of_kth")
 def _(self, index, lengths=None, *, largest=True, magnitude=False, equals=False):
-    checks = RowChecks("_mask_of_kth", self)
-    for name, numbers in (("index", index), ("lengths", lengths)):
-        if numbers is not None:
-            checks.one_a_row(name, numbers)
-            checks.integers(name, numbers)
-            checks.device(name, numbers)
+    checks = _checked("_mask_of_kth", self, index=index, lengths=lengths)
     return self.new_empty((checks.rows, checks.cols), dtype=torch.bool)

@@ -23,9 +23,8 @@ struct MaskProblem {
 
 struct MaskBuffers {
   const void* input = nullptr;
-  const int64_t* indices =
-      nullptr;              // of the given elements, one a row; outside [0, cols): all are in the mask
-  uint8_t* mask = nullptr;  // rows x cols, dense, 0 or 1
+  const int64_t* indices = nullptr;  // rows: the given element's; outside [0, cols): all are in the mask
+  uint8_t* mask = nullptr;           // rows x cols, dense, 0 or 1
 };
 
 // A row's elements that are in the mask: better than `key`; of that key at columns up to last_equal; and from
@@ -46,10 +45,6 @@ struct KeptOfRow {
         problem.lengths.data ? clamp_number(problem.lengths.at(row), 0, problem.cols) : problem.cols;
     if (index < 0 || index >= problem.cols) return {Bits{0}, problem.cols, length};
     return {order(elements[index]), problem.equals ? problem.cols : index, length};
-  }
-
-  GPUTOPK_HOST_DEVICE bool has(Bits own, int64_t col) const {
-    return own > key || (own == key && col <= last_equal) || col >= end;
   }
 };
 

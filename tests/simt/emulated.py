@@ -330,12 +330,13 @@ def _flags(options: dict) -> dict:
 def _topk_problem(got, tensor: torch.Tensor, k: int, dim: int, plan: str, options: dict) -> str | None:
     """What is wrong with outputs; where the last winner is asked for alone, and no step puts it in its place
     among the others, with that."""
-    last_alone = options.get("last_alone", False)
+    flags, last_alone = _flags(options), options.get("last_alone", False)
+    problem = None
     if not last_alone or "the last in its place" in plan:
-        problem = oracle.topk_problem(got, tensor, k, dim, **_flags(options))
-        if problem is not None or not last_alone:
-            return problem
-    return oracle.last_problem(got, tensor, k, dim, **_flags({**options, "sorted": True}))
+        problem = oracle.topk_problem(got, tensor, k, dim, **flags)
+    if problem is None and last_alone:
+        problem = oracle.topk_problem(got, tensor, k, dim, **flags, last_alone=True)
+    return problem
 
 
 class Library:
