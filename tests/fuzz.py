@@ -203,6 +203,9 @@ class Emulated:
             cols, k = (min(number, 60_000 // rows + 1) for number in (cols, k))
         if options.get("form") == "delegate.from_sample":  # a sample takes so many bytes of a row
             rows, cols = 1, 70000 // dtype.itemsize + rng.randint(0, 20000)
+        if options.get("form") == "delegate.two_bounds":  # samples of 256 elements and more
+            rows, cols = rng.randint(1, 2), rng.randint(256, 40_000)
+            k = number_near(rng, cols)
         options["sm_count"] = rng.randint(1, 6)
         options["cluster_blocks"] = rng.choice((1, 2, 4, 8, 16))
         options["cluster_room"] = rng.choice((16, 16, 16, 2, 1))

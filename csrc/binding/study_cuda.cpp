@@ -164,8 +164,9 @@ std::tuple<Tensor, Tensor> split_bucket_study(Tensor self, int64_t k, bool large
 
 // One form of the plan's list, by its name, wherever it can run.
 std::tuple<Tensor, Tensor> form_study(Tensor self, int64_t k, std::string name, bool largest, bool sorted,
-                                      bool magnitude) {
-  Request request = canonicalise(self, {k, -1, largest, sorted, magnitude, std::nullopt, 0});
+                                      bool magnitude, bool last_alone) {
+  Request request = canonicalise(self, {k, -1, largest, sorted && !last_alone, magnitude, std::nullopt, 0,
+                                        /*by_index=*/false, last_alone});
   const cuda::Device device = device_of(self.get_device_index());
   std::optional<cuda::Config> found;
   cuda::visit_forms(request.problem, device, [&](const auto& config) {
@@ -330,9 +331,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
   m.def(
       "_strided(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, int algorithm=0, "
       "int panel_bytes) -> (Tensor values, Tensor indices)");
-  // Any form of the plan's list, by the name that `_forms` gives it.
+  // Any form of the plan's list, by the name that `_forms` gives it. `last_alone`: as gputopk::_topk_kth.
   m.def(
-      "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False) "
+      "_form(Tensor self, SymInt k, str name, bool largest=True, bool sorted=True, *, bool magnitude=False, "
+      "bool last_alone=False) "
       "-> "
       "(Tensor values, Tensor indices)");
   // Baselines of the papers, for rows of fewer than 2^32 elements, of 4 and 8 bytes but for the search tree;

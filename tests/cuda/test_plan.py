@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -227,7 +228,7 @@ def test_the_last_alone_takes_a_step_only_behind_a_form_that_leaves_no_order():
 def test_the_last_of_many_winners_is_selected_without_the_others(power):
     for k in (1 << power - 1, 1 << power - 3):
         text = plan(meta(1, 1 << power), k, last_alone=True)
-        assert re.search("form (air.many_blocks|delegate.from_sample)", text) and "no further step" in text, (
+        assert re.search("form (air.many_blocks|delegate.two_bounds)", text) and "no further step" in text, (
             text
         )
 
@@ -440,43 +441,78 @@ FROM_SAMPLE = (
     r"delegate: bound is number (\d+) of (\d+) delegates of a sample, (\d+) blocks a row, "
     r"room for (\d+) candidates"
 )
-FROM_ELEMENTS = FROM_SAMPLE.replace("delegates", "elements")
+TWO_BOUNDS = (
+    r"delegate: bounds are numbers (\d+) and (\d+) of (\d+) elements of a sample, in place (\d+) of (\d+) "
+    r"blocks, (\d+) blocks a row, room for (\d+) candidates"
+)
 
 
 def test_delegate_takes_its_bound_from_a_sample_where_rows_are_long():
-    """Of lines where k is small, of elements where more of a row win; where most do, there is none."""
+    """Of lines, where k is small."""
     cols, per_k = tuning.number("kSampleMinCols"), tuning.number("kSampleMinColsPerK")
-    elements_per_k = tuning.number("kSampleElementsMinColsPerK")
     for rows, cols_here, k, form in (
         (1, cols, 1, FROM_SAMPLE),
         (1, cols - 1, 1, FROM_MAXIMA),
         (1, cols, cols // per_k, FROM_SAMPLE),
-        (1, cols, cols // per_k + 1, FROM_MAXIMA),  # so short a row that a list of elements is much of it
-        (1, 2**20, 2**20 // per_k + 1, FROM_ELEMENTS),
+        (1, cols, cols // per_k + 1, FROM_MAXIMA),
         (100, cols + 12_345, 50, FROM_SAMPLE),
         (1, 2**30, 2**30 // per_k, FROM_SAMPLE),
-        (1, 2**30, 2**30 // per_k + 1, FROM_ELEMENTS),
-        (1, 2**26, 2**26 // elements_per_k, FROM_ELEMENTS),
+        (1, 2**30, 2**30 // per_k + 1, FROM_MAXIMA),
     ):
         numbers_of(form, delegate_form(rows, cols_here, k=k))
         assert delegate_model.is_sampled(rows, cols_here, k, torch.float32) == (form == FROM_SAMPLE)
-    k = 2**26 // elements_per_k + 1
-    assert "delegate.from_sample" not in every_form(meta(1, 2**26), k)
 
 
-def test_elements_of_a_sample_have_room_for_what_their_bound_lets_in():
-    for dtype in (torch.float32, torch.int8, torch.float64):
-        for cols in (10**6 + 3, 2**22, 2**26):
-            for per_k in (63, 40, 20, 8):
-                k = cols // per_k
-                if dtype == torch.int8 and cols < 2**26:  # lists of all rows would take too much memory
-                    continue
-                rank, elements, _, room = numbers_of(FROM_ELEMENTS, delegate_form(1, cols, k=k, dtype=dtype))
-                winners = elements * k / cols
-                assert winners + 4 * winners**0.5 < rank <= winners + 5 * winners**0.5 + 5
-                # A gamma variable of shape `rank`, short of four standard deviations.
-                assert room >= min(cols, (rank + 4 * rank**0.5) * cols / elements)
-                assert room <= 2.5 * k
+def test_two_bounds_serve_where_they_leave_a_part_of_the_row_and_little_memory():
+    assert "delegate.two_bounds" not in every_form(meta(1, tuning.number("kSampleMinCols") - 1), 30_000)
+    assert "delegate.two_bounds" not in every_form(meta(1, 2**28), 100)  # too few winners in the sample
+    for dtype in (torch.float32, torch.int8, torch.bfloat16, torch.float64):
+        for rows, cols in ((1, 2**20), (1, 10**7 + 3), (1, 2**26), (3, 2**22), (100, 2**22)):
+            for per_k in (64, 20, 8, 2):
+                k, like = cols // per_k, meta(rows, cols, dtype=dtype)
+                assert ("delegate.two_bounds" in every_form(like, k)) or dtype.itemsize == 1 or rows == 100
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 12, 30, 65, 100])
+def test_the_last_winner_lies_between_two_bounds_all_but_surely(rows):
+    """By the places of the blocks' finds, and by the ranks, of which the sample has a binomial number."""
+    seen = set()
+    for cols in (2**18, 10**6 + 3, 2**22, 2**26):
+        for per_k in (3000, 100, 30, 8, 2, 1.1):
+            k = int(cols / per_k)
+            form = every_form(meta(rows, cols), k).get("delegate.two_bounds")
+            if form is None:
+                continue
+            lower, upper, elements, place, blocks, _, room = numbers_of(TWO_BOUNDS, form[0])
+            assert blocks & (blocks - 1) == 0 and rows * blocks <= SMS + rows
+            assert elements * blocks <= cols / tuning.number("kTwoBoundsShare")
+            winners, share = elements * k / cols, k / cols
+            deviation = math.sqrt(winners * (1 - share))
+
+            # A bound is wrong where so many blocks' finds are that the one in its place is.
+            for distance in (winners - lower, upper - winners if upper > 0 else -winners - 100):
+                wrong = 0.5 * (1 + math.erf((distance + 0.5) / deviation / math.sqrt(2)))
+                right = sum(
+                    math.comb(blocks, n) * (1 - wrong) ** n * wrong ** (blocks - n) for n in range(place + 1)
+                )
+                assert right < 1e-4, (cols, k, lower, upper)
+            # There is room for what lies between them.
+            assert room >= min(cols, (lower - upper + 2 * deviation / math.sqrt(blocks)) * cols / elements)
+            seen.add(blocks)
+    assert seen
+
+
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64])
+def test_two_bounds_take_little_more_memory_than_the_outputs(dtype):
+    for rows, cols in ((1, 2**20), (100, 2**20), (7, 2**22), (1, 2**27)):
+        for k in (cols // 100, cols // 60, cols // 8, cols // 2):
+            like = meta(1, cols, dtype=dtype).expand(rows, cols)
+            form = every_form(like, k).get("delegate.two_bounds")
+            if form is None:
+                continue
+            element_bytes, room = dtype.itemsize, numbers_of(TWO_BOUNDS, form[0])[-1]
+            outputs, input_bytes = k * (element_bytes + 8), cols * element_bytes
+            assert room * (element_bytes + 4) * 9 / 8 <= 1.5 * outputs + 0.08 * input_bytes
 
 
 @pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
@@ -579,9 +615,8 @@ def test_the_bound_of_an_equal_row_is_reached_by_k_elements(dtype):
             assert best[sample.rank - 1] + 1 >= k
 
 
-def test_a_bound_near_the_least_delegate_is_taken_from_elements():
-    form = delegate_form(1, 2**22, k=2**22 // 65, dtype=torch.uint8)
-    numbers_of(FROM_ELEMENTS, form)
+def test_a_bound_near_the_least_delegate_is_not_taken_from_lines():
+    numbers_of(FROM_MAXIMA, delegate_form(1, 2**22, k=2**22 // 65, dtype=torch.uint8))
     numbers_of(FROM_SAMPLE, delegate_form(1, 2**22, k=2**22 // 65, dtype=torch.float32))
 
 
@@ -622,13 +657,11 @@ def test_subranges_are_as_long_as_rule_4_says(dtype):
 @pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])
 def test_delegate_refuses_a_row_that_has_no_subrange_for_each_winner(call, dtype):
     subrange = 64 // dtype.itemsize
-    # Of rows between these a sample may tell k.
-    for rows, cols in ((1, 60 * subrange), (7, 61 * subrange - 1), (0, 60 * subrange), (1, 2**28)):
-        assert not tuning.number("kClusterMinCols") <= cols <= tuning.number("kClusterMaxCols")
+    # Of longer rows a sample may tell k.
+    for rows, cols in ((1, 60 * subrange), (7, 61 * subrange - 1), (0, 60 * subrange)):
+        assert cols < tuning.number("kClusterMinCols")
         most = cols // subrange - 1
         assert most == delegate_model.most_k(cols, dtype)
-        if cols >= tuning.number("kSampleMinCols"):  # elements of a sample tell more
-            most = max(most, cols // tuning.number("kSampleElementsMinColsPerK"))
         call(meta(rows, cols, dtype=dtype), most, algorithm=DELEGATE)
         call(meta(rows, cols, dtype=dtype), 0, algorithm=DELEGATE)
         for k in (most + 1, cols):

@@ -181,10 +181,12 @@ cuda::Plan plan_of(const SimtTopk& call, const cuda::Device& device) {
   visit_forms([&](auto* type, const std::string& name) {
     using Form = std::decay_t<decltype(*type)>;
     if (name != form) return false;
-    if (const char* reason = cuda::unsupported_reason(problem, device, Form::kAlgorithm))
-      throw std::invalid_argument(reason);
     Taken take(parse(call.overrides));
     const bool forced = take("forced", 0) != 0;
+    // What delegate asks of a row is what its bounds do, which the case may choose.
+    const bool chooses_bounds = forced && Form::kAlgorithm == gputopk::Algorithm::kDelegate;
+    const char* const reason = cuda::unsupported_reason(problem, device, Form::kAlgorithm);
+    if (reason != nullptr && !chooses_bounds) throw std::invalid_argument(reason);
     if (!forced && !Form::serves(problem, device))
       throw std::invalid_argument("the form does not serve this");
     plan = cuda::plan_of(problem, device, config_of<Form>(problem, device, take));

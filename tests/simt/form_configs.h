@@ -136,16 +136,39 @@ cuda::delegate::FromMaxima config_of(const Problem& problem, const cuda::Device&
 }
 template <>
 cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
-  const bool of_lines = take("lines", 1) != 0;
-  auto config = cuda::delegate::FromSample::plan(problem, device, of_lines);
-  // A sample's 128-byte lines are drawn from strata of two at least, elements from strata of one.
+  auto config = cuda::delegate::FromSample::plan(problem, device);
+  // A sample's 128-byte lines are drawn from strata of two at least.
   const int64_t lines = problem.cols * gputopk::dtype_bytes(problem.dtype) / 128;
-  require(of_lines ? lines >= 2 * 256 * config.sample_blocks_per_row + 2 : problem.cols >= config.delegates,
-          "so short a row for its sample");
+  require(lines >= 2 * 256 * config.sample_blocks_per_row + 2, "so short a row for its sample");
   const int64_t buffer = take("buffer", -1), passes = take("likely_passes", -1), rank = take("rank", -1);
   if (buffer >= 0) config.buffer = std::min(problem.cols, 2 * problem.k + buffer);
   if (passes >= 0) config.likely_passes = static_cast<int>(passes);
   if (rank > 0 && rank <= config.delegates) config.rank = static_cast<int>(rank);
+  return config;
+}
+
+template <>
+cuda::delegate::TwoBounds config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  namespace tuning = cuda::tuning;
+  auto config = cuda::delegate::TwoBounds::plan(problem, device);
+  config.sample.blocks = static_cast<int>(take("sample_blocks", config.sample.blocks));
+  config.sample.threads = static_cast<int>(take("threads", config.sample.threads));
+  const int64_t bytes = gputopk::dtype_bytes(problem.dtype), per_vector = 16 / bytes;
+  const int64_t per_sector = 2 * std::min<int64_t>(per_vector, tuning::kTwoBoundsElements);
+  require(config.sample.in_sectors()
+              ? (problem.cols / per_vector - 1) / 2 >= config.sample.elements() / per_sector
+              : problem.cols >= config.sample.elements(),
+          "so short a row for its sample");
+  config.ranks = cuda::delegate::ranks_in(config.sample, problem);
+  config.ranks.lower = static_cast<int>(take("rank", config.ranks.lower));
+  config.ranks.upper = static_cast<int>(take("upper_rank", config.ranks.upper));
+  config.ranks.place = static_cast<int>(take("place", config.ranks.place));
+  require(config.ranks.lower > 0 && config.ranks.upper >= 0 &&
+              config.ranks.upper <= config.sample.elements_of_block() &&
+              config.ranks.place < config.sample.blocks,
+          "such ranks");
+  config.buffer = std::min(problem.cols, take("buffer", config.buffer));
+  config.likely_passes = static_cast<int>(take("likely_passes", config.likely_passes));
   return config;
 }
 

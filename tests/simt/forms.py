@@ -60,7 +60,18 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
         "buffer": rng.choice((-1, -1, 64, 300)),
         "rank": rng.choice((-1, -1, 1, 9)),
         "likely_passes": rng.choice((-1, 0, 1, 2)),
-        "lines": rng.choice((1, 1, 0)),
+    }
+
+
+def _two_bounds(rng: random.Random) -> dict[str, int]:
+    return {
+        "sample_blocks": rng.choice((1, 2, 8, 32)),
+        "threads": rng.choice((64, 64, 128)),
+        "rank": rng.choice((1, 9, 150, 257, 2000)),
+        "upper_rank": rng.choice((0, 1, 9, 150, 256)),
+        "place": rng.choice((0, 1, 5)),
+        "buffer": rng.choice((0, 64, 300, 100_000)),
+        "likely_passes": rng.choice((0, 1, 2)),
     }
 
 
@@ -114,6 +125,7 @@ _DRAW = {
     "grid_select.shared_list": _shared_list,
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
+    "delegate.two_bounds": _two_bounds,
     "delegate.one_cluster": _delegate_cluster,
     "delegate.resident_cluster": _resident_cluster,
     "delegate.equal_shares": _equal_shares,

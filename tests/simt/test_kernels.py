@@ -79,7 +79,6 @@ FORMS = {
         ("2x6000", 300, "forced=1 blocks=3 threads=64"),
     ],
     "sort.copy": [("7x300", 300, "sorted=0"), ("1x9000", 9000, "sorted=0 sm_count=2")],
-    "sort.partition": [("1x70000", 9000, "sm_count=3")],
     "sort.whole_rows": [
         ("5x700", 350, ""),
         ("2x3000", 3000, "sm_count=2"),
@@ -130,8 +129,15 @@ FORMS = {
     "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),
         ("1x140000", 500, "forced=1 buffer=64"),
-        ("1x70000", 8000, ""),
-        ("1x9000", 1100, "forced=1 lines=0 buffer=64"),
+    ],
+    "delegate.two_bounds": [
+        ("1x9000", 1100, "forced=1 threads=128 sample_blocks=4"),
+        ("1x40000", 10_000, "forced=1 threads=64 sample_blocks=32 sm_count=2"),
+        ("2x9000", 8900, "forced=1 threads=64 sample_blocks=1"),
+        ("1x9000", 4500, "forced=1 threads=64 sample_blocks=2 buffer=64"),
+        ("1x9000", 4500, "forced=1 threads=64 sample_blocks=2 rank=50"),
+        ("1x9000", 3000, "forced=1 threads=64 sample_blocks=4 upper_rank=250"),
+        ("1x70000", 30_000, "forced=1 threads=64 sample_blocks=1 rank=257 upper_rank=0 buffer=70000"),
     ],
 }
 
@@ -260,10 +266,11 @@ def test_the_last_alone_is_selected(dtype):
                 (3001, "form=air.many_blocks blocks=2 digit_bits=7 sm_count=2"),
                 (4500, "form=air.many_blocks blocks=2 digit_bits=4 buffer=64"),
                 (9000, "form=air.many_blocks blocks=2 buffer=64"),
-                (1100, "form=delegate.from_sample lines=0"),
-                (40, "form=delegate.from_sample lines=0 rank=1 likely_passes=2"),
-                (700, "form=delegate.from_sample lines=0 buffer=64"),
-                (500, "form=delegate.from_sample lines=0 rank=2000"),
+                (4500, "form=delegate.two_bounds threads=64 sample_blocks=4"),
+                (8000, "form=delegate.two_bounds threads=128 sample_blocks=2"),
+                (2000, "form=delegate.two_bounds threads=64 sample_blocks=8 buffer=64"),
+                (700, "form=delegate.two_bounds threads=64 sample_blocks=1 rank=10"),
+                (700, "form=delegate.two_bounds threads=64 sample_blocks=1 upper_rank=90"),
             ),
         )
     ):

@@ -45,12 +45,13 @@ bool FromMaxima::serves(const Problem& problem, const Device&) {
 const char* unsupported_reason(const Problem& problem, const Device& device) {
   if (problem.k == 0) return nullptr;
   if (FromMaxima::serves(problem, device) || OneCluster::serves(problem, device) ||
-      ResidentCluster::serves(problem, device) || FromSample::serves(problem, device)) {
+      ResidentCluster::serves(problem, device) || FromSample::serves(problem, device) ||
+      TwoBounds::serves(problem, device)) {
     return nullptr;
   }
   return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
-         "subranges, or rows of 65536 elements and more, eight for each, or k up to some thousands and rows "
-         "that the registers of a cluster hold";
+         "subranges, or rows of 65536 elements and more, a part of which its bounds leave, or k up to some "
+         "thousands and rows that the registers of a cluster hold";
 }
 
 FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const Study& study) {
@@ -77,13 +78,8 @@ FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const 
 }
 
 FromSample FromSample::plan(const Problem& problem, const Device& device) {
-  return plan(problem, device, sample_of_lines_tells(problem));
-}
-
-FromSample FromSample::plan(const Problem& problem, const Device& device, bool of_lines) {
-  const RowSample sample = of_lines ? sample_of_lines(problem) : sample_of_elements(problem);
+  const RowSample sample = sample_of_lines(problem);
   FromSample config{};
-  config.of_lines = of_lines;
   config.sample_blocks_per_row = sample.blocks_per_row;
   config.delegates = sample.delegates;
   config.rank = sample.rank;
@@ -95,24 +91,120 @@ FromSample FromSample::plan(const Problem& problem, const Device& device, bool o
   return config;
 }
 
-bool FromSample::serves(const Problem& problem, const Device&) {
-  if (sample_of_lines_tells(problem)) return true;
-  if (problem.cols < tuning::kSampleMinCols ||
-      problem.k > problem.cols / tuning::kSampleElementsMinColsPerK) {
+bool FromSample::serves(const Problem& problem, const Device&) { return sample_of_lines_tells(problem); }
+
+int ElementSample::elements_of_block() const { return threads * tuning::kTwoBoundsElements; }
+
+namespace {
+
+const tuning::Confidence& confidence_of(const ElementSample& sample) {
+  return tuning::kTwoBoundsConfidence[bit_width(static_cast<uint64_t>(sample.blocks)) - 1];
+}
+
+// Of the winners in a block's part of the sample, a binomial variable.
+struct Winners {
+  double mean, deviation;
+};
+Winners winners_in(const ElementSample& sample, const Problem& problem) {
+  const double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  const double mean = sample.elements_of_block() * share;
+  return {mean, std::sqrt(mean * (1 - share))};
+}
+
+// As many blocks as the GPU has SMs for with those of all rows.
+ElementSample element_sample(const Problem& problem, const Device& device) {
+  const int64_t most = problem.cols / tuning::kTwoBoundsShare;
+  const auto of_threads = [&](int threads) {
+    ElementSample sample{1, threads};
+    while (2 * sample.blocks <= tuning::kTwoBoundsMostBlocks && 2 * sample.elements() <= most &&
+           2 * sample.blocks * problem.rows <= device.sm_count) {
+      sample.blocks *= 2;
+    }
+    return sample;
+  };
+  const ElementSample large = of_threads(tuning::kTwoBoundsThreads);
+  const ElementSample small = of_threads(tuning::kTwoBoundsMinThreads);
+  return large.elements() > most || large.blocks < small.blocks ? small : large;
+}
+
+}  // namespace
+
+TwoBoundsRanks ranks_in(const ElementSample& sample, const Problem& problem) {
+  const Winners winners = winners_in(sample, problem);
+  const tuning::Confidence& confidence = confidence_of(sample);
+  const double spread = confidence.deviations * winners.deviation + confidence.ranks;
+  // As many of its elements win or do not that half an element is no matter.
+  const double elements = sample.elements_of_block();
+  if (confidence.deviations == 0 &&
+      std::min(winners.mean, elements - winners.mean) >= tuning::kTwoBoundsSurelyHalf) {
+    const int rank = static_cast<int>(std::lround(winners.mean));
+    return {rank, rank, confidence.place};
+  }
+  const double lower = std::ceil(winners.mean + spread), upper = std::floor(winners.mean - spread + 1);
+  return {static_cast<int>(std::min(lower, elements + 1)), static_cast<int>(std::max(upper, 0.0)),
+          confidence.place};
+}
+
+TwoBounds TwoBounds::plan(const Problem& problem, const Device& device) {
+  TwoBounds config{};
+  config.sample = element_sample(problem, device);
+  config.ranks = ranks_in(config.sample, problem);
+  const Winners winners = winners_in(config.sample, problem);
+  const tuning::Confidence& confidence = confidence_of(config.sample);
+  const double ranked = config.ranks.lower - config.ranks.upper;
+  const double apart = ranked + confidence.spread * winners.deviation;
+  const double spare = confidence.spare * winners.deviation + tuning::kSampleDeviations * std::sqrt(ranked);
+  const double cols = static_cast<double>(problem.cols);
+  const double per_rank = cols / config.sample.elements_of_block();
+  config.candidates = std::min(cols, apart * per_rank);
+  config.buffer = std::min(problem.cols, static_cast<int64_t>((apart + spare) * per_rank));
+  config.blocks_per_row = blocks_of_passes(problem, device);
+  config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
+  config.likely_passes = passes_of_stored(problem, config.candidates);
+  config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
+bool TwoBounds::serves(const Problem& problem, const Device& device) {
+  if (problem.cols < tuning::kSampleMinCols) return false;
+  const TwoBounds config = plan(problem, device);
+  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  const double room = static_cast<double>(config.buffer);
+  if (k * static_cast<double>(config.sample.elements()) < tuning::kTwoBoundsMinWinners * cols ||
+      room > tuning::kTwoBoundsMostBetween * cols) {
     return false;
   }
-  // Candidates that are a good part of the row must not take much more than the outputs.
-  const RowSample sample = sample_of_elements(problem);
-  const int element_bytes = dtype_bytes(problem.dtype), word_bytes = std::max(element_bytes, 4);
-  const int index_bytes = has_narrow_indices(problem.cols) ? 4 : 8;
-  const double candidates =
-      static_cast<double>(sample.room) * (1 + 1.0 / tuning::kSampleElementsSecondBuffer);
-  const double workspace = candidates * (element_bytes + index_bytes) +  // of a row
-                           sample.delegates * 2.0 * std::max(word_bytes, index_bytes) +
-                           (index_bytes << tuning::kPassStoredDigitBits);
-  const double outputs = static_cast<double>(problem.k) * (element_bytes + (problem.wide_indices ? 8 : 4));
-  const double input = static_cast<double>(problem.cols) * element_bytes;
-  return workspace <= tuning::kSampleMemoryOfOutputs * outputs + tuning::kSampleMemoryOfInput * input;
+  // Candidates must not take much more than the outputs: bytes of a row.
+  const double element_bytes = dtype_bytes(problem.dtype);
+  const double index_bytes = has_narrow_indices(problem.cols) ? 4 : 8;
+  const double workspace = room * (1 + 1.0 / tuning::kTwoBoundsSecondBuffer) * (element_bytes + index_bytes) +
+                           index_bytes * (1 << config.digit_bits);
+  const double outputs = k * (element_bytes + (problem.wide_indices ? 8 : 4));
+  return workspace <=
+         tuning::kTwoBoundsMemoryOfOutputs * outputs + tuning::kTwoBoundsMemoryOfInput * cols * element_bytes;
+}
+
+void TwoBounds::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(
+      text, text_bytes,
+      "delegate: bounds are numbers %d and %d of %d elements of a sample, in place %d of %d blocks, "
+      "%d blocks a row, room for %lld candidates",
+      ranks.lower, ranks.upper, sample.elements_of_block(), ranks.place, sample.blocks, blocks_per_row,
+      static_cast<long long>(buffer));
+}
+
+Work TwoBounds::work(const Problem& problem, const Device& device) const {
+  Work work = work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                      tuning::kPassBlocksPerSm, /*reads=*/1);
+  const double rows_of_sm = std::max(1.0, static_cast<double>(problem.rows) / device.sm_count);
+  work.entries = candidates * rows_of_sm;
+  if (problem.last_alone) {
+    work.winners = 0;
+  } else {
+    work.bytes += static_cast<double>(problem.rows) * static_cast<double>(problem.k) *
+                  (dtype_bytes(problem.dtype) + (problem.wide_indices ? 8 : 4));
+  }
+  return work;
 }
 
 namespace {
@@ -336,8 +428,8 @@ void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
 void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(
       text, text_bytes,
-      "delegate: bound is number %d of %d %s of a sample, %d blocks a row, room for %lld candidates", rank,
-      delegates, of_lines ? "delegates" : "elements", blocks_per_row, static_cast<long long>(buffer));
+      "delegate: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld candidates",
+      rank, delegates, blocks_per_row, static_cast<long long>(buffer));
 }
 
 namespace {
@@ -385,10 +477,8 @@ Work FromMaxima::work(const Problem& problem, const Device& device) const {
 }
 
 Work FromSample::work(const Problem& problem, const Device& device) const {
-  Work work = work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
-                      tuning::kPassBlocksPerSm, /*reads=*/1);
-  work.way = of_lines ? 0 : 1;  // a good part of the row is stored
-  return work;
+  return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
+                 tuning::kPassBlocksPerSm, /*reads=*/1);
 }
 
 Work OneCluster::work(const Problem& problem, const Device& device) const {

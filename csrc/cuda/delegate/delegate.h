@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/key_order.h"  // GPUTOPK_HOST_DEVICE
 #include "core/problem.h"
 #include "cuda/cost.h"
+#include "cuda/delegate/numbers.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
 #include "cuda/windows.h"
@@ -58,9 +60,9 @@ struct FromMaxima {
 struct FromSample {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.from_sample";
+  static constexpr bool of_lines = true;  // the sample
 
   int sample_blocks_per_row;
-  bool of_lines;  // the sample; else of elements
   int delegates;  // a row, each of a group of lanes: a power of two up to 32
   int rank;       // the delegate that is the bound
   int blocks_per_row;
@@ -72,7 +74,50 @@ struct FromSample {
   // Where a sample small beside the row gives a bound that says much.
   static bool serves(const Problem& problem, const Device& device);
   static FromSample plan(const Problem& problem, const Device& device);
-  static FromSample plan(const Problem& problem, const Device& device, bool of_lines);  // a test's choice
+  Work work(const Problem& problem, const Device& device) const;
+  // The last winner alone it finds without the others.
+  bool in_order(const Problem& problem) const { return problem.k == 1 || problem.last_alone; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// A sample of single elements, in blocks of so many threads: a power of two of them, 128 at most.
+struct ElementSample {
+  int blocks, threads;
+
+  GPUTOPK_HOST_DEVICE bool in_sectors() const { return blocks >= tuning::kTwoBoundsSectorBlocks; }
+  int elements_of_block() const;
+  int64_t elements() const { return int64_t{blocks} * elements_of_block(); }
+};
+
+// Of a block's part of the sample: beyond its elements, the lowest of all; 0: the highest. Of the blocks'
+// lower bounds the one that so many are worse than is taken, of the upper ones that so many are better than.
+struct TwoBoundsRanks {
+  int lower, upper;
+  int place;
+};
+
+// Such that the last winner lies between the bounds, all but surely.
+TwoBoundsRanks ranks_in(const ElementSample& sample, const Problem& problem);
+
+// Two bounds from a sample of the row, between which its k-th best element lies: one read where many win.
+struct TwoBounds {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.two_bounds";
+
+  ElementSample sample;
+  TwoBoundsRanks ranks;
+  int blocks_per_row;
+  int digit_bits;       // of the passes over candidates, or over the row
+  double candidates;    // that are expected
+  int64_t buffer;       // for candidates a row
+  int likely_passes;    // 0 where few candidates are expected
+  bool launches_ahead;  // a kernel's blocks may start while the one before ends
+
+  // Where the bounds leave a part of the row that is worth while.
+  static bool serves(const Problem& problem, const Device& device);
+  static TwoBounds plan(const Problem& problem, const Device& device);
   Work work(const Problem& problem, const Device& device) const;
   // The last winner alone it finds without the others.
   bool in_order(const Problem& problem) const { return problem.k == 1 || problem.last_alone; }

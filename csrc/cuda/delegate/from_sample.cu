@@ -3,9 +3,8 @@
 // Dr. Top-k (from_maxima.cu) knows its bound, the k-th best delegate, only when it has read the row, and
 // reads the subranges that reach it again. Here the delegates are those of a sample:
 //   1. Lines of 128 bytes, one at random in each of as many strata of the row, are read. Of every group of
-//      lanes the best element is a delegate; where so many of the row win that most lines have one, single
-//      elements are. The row's last block finds the delegate of a certain rank, the bound: that rank is such
-//      that k of the row's elements reach the bound, all but surely, and few more.
+//      lanes the best element is a delegate. The row's last block finds the delegate of a certain rank, the
+//      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
 //   2. The row is read, and the elements that reach the bound are stored, and counted by a first digit of
 //      their own range.
 //   3. Few candidates are selected from by the row's last block, many by radix passes.
@@ -18,7 +17,7 @@
 // fixed.
 //
 // Nothing is read by the host; the launches depend on sizes alone. It loses to AIR where a row's read is no
-// longer than the launches, and where k is a good part of cols.
+// longer than the launches, and to two_bounds.cu where k is a good part of cols.
 
 #include "cuda/delegate/delegate.h"
 
@@ -54,16 +53,10 @@ __global__ void __launch_bounds__(kPassThreads)
   const int part = static_cast<int>(blockIdx.x % sample.blocks_per_row);
   const Bits* const input = params.input + row * params.row_stride;
   const Index last_index = static_cast<Index>(params.cols - 1);
-  ExtendedKey<typename KeyWord<Bits>::type, Index> best;
-  if (sample.of_lines) {
-    const RowShape<Bits> shape(input, params.cols);
-    best = best_of_lines(sample, part, shape.head, last_index, order, [&](int64_t vector) {
-      return load_vector<Reading::kAgain>(input + shape.head + vector * kPerVector<Bits>);
-    });
-  } else {
-    const int64_t at = sample.element(part);
-    best = {order(input[at]), static_cast<Index>(last_index - static_cast<Index>(at))};
-  }
+  const RowShape<Bits> shape(input, params.cols);
+  const auto best = best_of_lines(sample, part, shape.head, last_index, order, [&](int64_t vector) {
+    return load_vector<Reading::kAgain>(input + shape.head + vector * kPerVector<Bits>);
+  });
   find_bound(params, sample, row, part, best, dynamic_shared());
 }
 
@@ -127,7 +120,7 @@ struct Memory {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
     // A pass stores at most half of what it reads.
-    params.buffer_capacity[1] = config.buffer / (config.of_lines ? 2 : tuning::kSampleElementsSecondBuffer);
+    params.buffer_capacity[1] = config.buffer / 2;
     sample.set(config, problem.cols);
     Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);

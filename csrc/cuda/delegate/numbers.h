@@ -23,13 +23,54 @@ inline constexpr int64_t kDelegateMinBufferShare = 8;
 // Tiles of 32 KB (1-byte dtypes: 16) that each block fetches into L2 while the bound is found: 4.7 TB/s for
 // some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
-// Elements far apart tell k where a row has so many for each of them; beyond, a good part of it is stored.
-inline constexpr int64_t kSampleElementsMinColsPerK = 8;
-// The workspace is then so many times the outputs and such a share of the input at most; of its second
-// buffer, for what a digit leaves of the candidates, so small a share is enough.
-inline constexpr double kSampleMemoryOfOutputs = 1.5;
-inline constexpr double kSampleMemoryOfInput = 0.08;
-inline constexpr int kSampleElementsSecondBuffer = 8;
+// ---- Two bounds from a sample ----
+
+// The workspace is so many times the outputs and such a share of the input at most; of its second buffer, for
+// what a digit leaves of the candidates, so small a share is enough.
+inline constexpr double kTwoBoundsMemoryOfOutputs = 1.5;
+inline constexpr double kTwoBoundsMemoryOfInput = 0.08;
+inline constexpr int kTwoBoundsSecondBuffer = 8;
+
+// Elements of the sample, of a thread, and threads of a block, fewer where rows are short; blocks of a row,
+// as many as the GPU has SMs for. The sample is such a share of a row at most: memory gives some 25 of a
+// million million places a second, so elements come in sectors of 32 bytes, four of each 16, where the finds
+// of that many blocks tell whatever is alike in a sector, and else one by one.
+inline constexpr int kTwoBoundsElements = 4;
+inline constexpr int kTwoBoundsThreads = 1024;
+inline constexpr int kTwoBoundsMinThreads = 256;
+inline constexpr int kTwoBoundsMostBlocks = 128;
+inline constexpr int kTwoBoundsSectorBlocks = 32;
+inline constexpr int64_t kTwoBoundsShare = 8;
+// A block's find is above the k-th best element, or below, as coins fall. Of so many blocks: by how many
+// standard deviations of its winners the ranks lie apart from their number, and how many more; the place of
+// the bounds among the finds; how far apart they are then to be expected, in such deviations, and how much
+// further they may be. Wrong once in some 10^5 rows.
+struct Confidence {
+  double deviations, ranks;
+  int place;
+  double spread, spare;
+};
+inline constexpr Confidence kTwoBoundsConfidence[] = {
+    {4.5, 4, 0, 0, 0},       {2.9, 2, 0, 1.13, 3}, {1.75, 2, 0, 2.06, 3}, {0.85, 2, 0, 2.85, 2.7},
+    {0.15, 2, 0, 3.53, 2.5}, {0, 1, 3, 2.4, 1.5},  {0, 1, 13, 1.54, 1},   {0, 1, 37, 1.06, 0.6},
+};  // of 1, 2, 4 to 128 blocks
+// Of so many winners in a block's part of the sample, and others, half lie above their mean but for some
+// hundredths.
+inline constexpr double kTwoBoundsSurelyHalf = 64;
+// Of the winners so many or more lie in the sample, and of the row's elements this share at most between the
+// bounds: more is as good as all.
+inline constexpr double kTwoBoundsMinWinners = 1;
+inline constexpr double kTwoBoundsMostBetween = 0.25;
+// Where a row has fewer elements for each winner, winners are told by a filter of their own.
+inline constexpr int64_t kManyColsPerK = 64;
+// A warp sorts out what reaches the lower bound from so many elements on: counters take an atomic a
+// nanosecond. Fewer where an entry has more than 8 bytes; and where most are winners that have a stage of
+// their own, for which they then leave room.
+inline constexpr int kReachingStaged = 512;
+inline constexpr int kWideReachingStaged = 256;
+inline constexpr int kFewReachingStaged = 64;
+// Lanes with so many elements of a tile, or fewer, pick them one by one.
+inline constexpr int kReachingFewOfLane = 4;
 
 // ---- From a sample, one cluster a row ----
 

@@ -301,8 +301,10 @@ struct PartOfPass {
   // The row's last block selects from the stored candidates.
   __device__ __forceinline__ void finish() {
     if (!is_last_block(&state.arrived, parts)) return;
+    // What earlier passes have written from the end lies behind.
+    const int64_t before = params.k - static_cast<int64_t>(step.selection.owed + state.written_from_end);
     take_best_of_stored(params, order, row, 1 - step.source, static_cast<int>(step.selection.candidates),
-                        step.selection.owed, dynamic, kFinishBytes);
+                        step.selection.owed, before, dynamic, kFinishBytes);
     if (threadIdx.x == 0) state.begin(pass + 1, kNoPass);
   }
 

@@ -1,8 +1,8 @@
 // The iterations of a radix selection over many blocks a row: what they keep of each row, and the step of a
 // row's last block between two passes. Shared by air/many_blocks.cu, which selects from rows,
 // delegate/from_maxima.cu, which selects from delegates and from candidates that it has stored, and
-// delegate/from_sample.cu and sparsify/one_read.cu, which do the latter. radix_passes.cu has the passes
-// themselves.
+// delegate/from_sample.cu, delegate/two_bounds.cu and sparsify/one_read.cu, which do the latter.
+// radix_passes.cu has the passes themselves.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -64,14 +64,18 @@ template <class Word, class Index>
 struct RowState {
   // Pass p reads [p % 2], which the last block of pass p - 1 wrote, when p - 2 was done.
   Step<Word, Index> steps[2];
+  // Winners that were written before the first pass, from the output's last place down: far from `written`,
+  // as atomics on one line of memory wait for each other.
+  unsigned long long written_from_end;
   Parts parts[kMostPasses];        // of each pass
   ExtendedKey<Word, Index> bound;  // what the winners reach and no others, once it is known
-  // Of candidates that were stored before the first pass: leading bits, of the key and of the index, that the
-  // passes need not look at; a key near the row's best; how many candidates are beyond the digit that was
-  // counted as they were stored.
+  // Of candidates that were stored before the first pass: the greatest that one can be, where there is such a
+  // bound; leading bits, of the key and of the index, that the passes need not look at; a key near the row's
+  // best; how many candidates are beyond the digit that was counted as they were stored.
+  ExtendedKey<Word, Index> upper;
   int key_bits_less, index_bits_less;
   unsigned long long greatest, beyond;
-  unsigned long long written;   // winners written by all passes so far
+  unsigned long long written;   // winners written so far, from the first place on
   unsigned long long buffered;  // candidates stored by this pass; its last block resets it
   uint32_t arrived;             // parts of this pass that are done; its last block resets it
 
@@ -252,8 +256,8 @@ __device__ void settle(const RadixPasses<Bits, Index>& params, int pass, int64_t
   // What this pass stored is read next, instead of what it read.
   next.stored = now.stores ? selection.candidates : now.stored;
   next.source = now.stores ? 1 - now.source : now.source;
-  const ExtendedKey<Word, Index> top =
-      pass == 0 ? selection.highest() : selection.greatest_of(digit, target.highest);
+  const ExtendedKey<Word, Index> greatest = selection.greatest_of(digit, target.highest);
+  const ExtendedKey<Word, Index> top = pass > 0 && greatest < selection.split ? greatest : selection.split;
   selection.narrow(digit, target.digit, target.above, target.count);
   // Passes before the index is reached do not look at it.
   const bool dense = params.finishes_early() && digit.reaches_index() &&

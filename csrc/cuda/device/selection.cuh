@@ -110,7 +110,9 @@ struct Selection {
   // Among the candidates, those whose digit is `target` stay candidates, those above it are winners.
   // `above` of them are; `count` have the target digit.
   __device__ void narrow(const Digit& digit, uint32_t target, uint64_t above, uint64_t count) {
-    split = greatest_of(digit, target);
+    // The last bin may reach beyond `split`.
+    const Extended greatest = greatest_of(digit, target);
+    if (greatest < split) split = greatest;
     low = with_digit(low, digit, target, /*fill=*/false);
     owed -= above;
     candidates = count;

@@ -47,7 +47,7 @@ template <class Word, class Index>
 struct CandidateRange {
   using Extended = ExtendedKey<Word, Index>;
 
-  Extended low;
+  Extended low, high;        // the greatest that a candidate can be
   int key_bits, index_bits;  // of the distance from `low`; what is more is beyond the digit
   Digit digit;
 
@@ -56,7 +56,7 @@ struct CandidateRange {
   template <class Bits>
   __device__ static CandidateRange of(const RadixPasses<Bits, Index>& params, const Extended& bound,
                                       Word greatest, int spare_bits) {
-    CandidateRange range{{bound.key, 0}, 0, params.index_bits, {}};
+    CandidateRange range{{bound.key, 0}, Selection<Word, Index>::highest(), 0, params.index_bits, {}};
     if (greatest > bound.key) {
       range.key_bits = min(bits_of(static_cast<Word>(greatest - bound.key)) + spare_bits,
                            8 * static_cast<int>(sizeof(Bits)));
@@ -65,6 +65,19 @@ struct CandidateRange {
       range.index_bits = bits_of(static_cast<Index>(static_cast<Index>(params.cols - 1) - bound.reversed));
     }
     range.digit = digit_of_pass(1, tuning::kStoredCountBits, range.key_bits, range.index_bits);
+    return range;
+  }
+
+  // Of what lies between two bounds of a row's state. Without an upper one, which is the highest there is,
+  // the digit is of the range to the greatest that was seen.
+  template <class Bits>
+  __device__ static CandidateRange between_bounds(const RadixPasses<Bits, Index>& params,
+                                                  const RowState<Word, Index>& state) {
+    const Extended low = state.bound, high = state.upper;
+    const bool open = !(high < Selection<Word, Index>::highest());
+    CandidateRange range = of(params, low, open ? static_cast<Word>(state.greatest) : high.key,
+                              open ? tuning::kSampleSpareBits : 0);
+    range.high = high;
     return range;
   }
 
@@ -171,12 +184,12 @@ class StoredList {
 };
 
 // By one block: writes the `owed` best of the `entries` candidates in the selection's buffer `which` behind
-// the winners that were written before, which decides the row. `shared`: list_selection_bytes(bytes), 16-byte
-// aligned, where `bytes` hold the entries as extended keys at least.
+// the `before` winners that were written before, which decides the row. `shared`:
+// list_selection_bytes(bytes), 16-byte aligned, where `bytes` hold the entries as extended keys at least.
 template <class Order, class Index>
 __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Index>& params,
                                     const Order& order, int64_t row, int which, int entries, uint64_t owed,
-                                    unsigned char* shared, size_t bytes) {
+                                    int64_t before, unsigned char* shared, size_t bytes) {
   using Word = typename KeyWord<typename Order::Bits>::type;
   __shared__ ListSelectionScratch<Word> scratch;
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(shared);
@@ -186,7 +199,7 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   find_key_range</*kInFlight=*/8>(entries, scratch, [&](int i) { return list.take(i); });
   const auto bound = bound_in_list<Word, Index>(entries, owed, /*slack=*/0, params.index_bits, kListDigitBits,
                                                 histogram, scratch, [&](int i) { return list[i]; });
-  list.hand_out(params, row, bound, static_cast<int64_t>(params.k - owed));
+  list.hand_out(params, row, bound, before);
   if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
@@ -215,10 +228,11 @@ __device__ void finish_store(const RadixPasses<Bits, Index>& params, int64_t row
 }
 
 // By the row's last block, as pass 0, once all that reaches a bound is in the selection's first buffer,
-// `buffered` of them, and counted by the range's digit. A few it selects from itself. Otherwise it tells the
-// passes, from the first on, what to read: of what was stored, or of the row if there are more than were
-// stored, what the digit leaves; all of either if the k-th best is beyond the digit or, the bound being no
-// more than a guess, below it. `shared`: of a storing block.
+// `buffered` of them, and counted by the range's digit; but for those above an upper bound, which win and
+// were written, from the output's first place on and from its last. A few it selects from itself. Otherwise
+// it tells the passes, from the first on, what to read: of what was stored, or of the row if there are more
+// than were stored, what the digit leaves; all of either if the k-th best is beyond the digit or, the bounds
+// being no more than guesses, not between them. `shared`: of a storing block.
 template <class Order, class Index>
 __device__ void select_stored(
     const RadixPasses<typename Order::Bits, Index>& params, const Order& order, int64_t row,
@@ -231,15 +245,19 @@ __device__ void select_stored(
   auto& state = params.states[row];
   Index* const local = reinterpret_cast<Index*>(shared);
   unsigned char* const rest = shared + kCountBytes<Index>;
-  const uint64_t reaching = __ldcg(&state.buffered), beyond = __ldcg(&state.beyond), k = params.k;
-  const int entries = static_cast<int>(reaching);
-  const bool all_stored = reaching <= static_cast<uint64_t>(params.buffer_capacity[0]);
-  const bool listed = reaching >= k && all_stored && reaching <= tuning::kStoredListBytes / sizeof(Extended);
+  const uint64_t written = __ldcg(&state.written), above = written + __ldcg(&state.written_from_end);
+  const uint64_t stored = __ldcg(&state.buffered);
+  const uint64_t beyond = __ldcg(&state.beyond), k = params.k;
+  const int entries = static_cast<int>(stored);
+  const bool between = above < k && k <= above + stored;
+  const bool all_stored = stored <= static_cast<uint64_t>(params.buffer_capacity[0]);
+  const bool listed = between && all_stored && stored <= tuning::kStoredListBytes / sizeof(Extended);
   take_histogram(params.histogram + (row << params.digit_bits), local, range.bins());
 
-  if (reaching < k || beyond >= k) {
+  if (!between || above + beyond >= k) {
     if (listed) {
-      take_best_of_stored(params, order, row, 0, entries, k, rest, tuning::kStoredListBytes);
+      take_best_of_stored(params, order, row, 0, entries, k - above, static_cast<int64_t>(written), rest,
+                          tuning::kStoredListBytes);
       if (threadIdx.x == 0) state.begin(1, kNoPass);
       return;
     }
@@ -249,8 +267,13 @@ __device__ void select_stored(
     Step<Word, Index>& step = state.steps[1];
     step = {};
     step.last = params.cols;
-    if (reaching >= k && all_stored) step.stored = reaching;
-    step.selection = Selection<Word, Index>::whole_row(k, step.stored > 0 ? reaching : params.cols);
+    if (between && all_stored) {
+      step.stored = stored;
+      step.selection = Selection<Word, Index>::whole_row(k - above, stored);
+    } else {
+      step.selection = Selection<Word, Index>::whole_row(k, params.cols);
+      state.written = state.written_from_end = 0;  // what was is written over
+    }
     step.top = Selection<Word, Index>::highest();
     step.takes_all = params.wanted != Wanted::kLast && step.selection.takes_all();
     if (params.wanted == Wanted::kBound && step.takes_all) {
@@ -266,8 +289,9 @@ __device__ void select_stored(
     for (int i = static_cast<int>(threadIdx.x); i < entries; i += tuning::kPassThreads) list.take(i);
   }
   __syncthreads();  // list and counts are there
-  auto selection = Selection<Word, Index>::whole_row(k - beyond, reaching);
+  auto selection = Selection<Word, Index>::whole_row(k - above - beyond, stored);
   selection.low = range.low;
+  selection.split = range.high;
   const TargetDigit<Index> target = find_target_digit(local, range.bins(), selection.owed, scratch);
   if (listed) {
     selection.narrow(range.digit, target.digit, target.above, target.count);
@@ -275,7 +299,7 @@ __device__ void select_stored(
         narrow_in_list(entries, selection, /*slack=*/0, tuning::kStoredCountBits, range.key_bits_left(),
                        range.index_bits_left(), reinterpret_cast<uint32_t*>(local), list_scratch,
                        [&](int i) { return list[i]; });
-    list.hand_out(params, row, bound, /*before=*/0);
+    list.hand_out(params, row, bound, static_cast<int64_t>(written));
     if (threadIdx.x != 0) return;
     state.bound = bound;
     state.begin(1, kNoPass);

@@ -41,12 +41,12 @@ struct CandidateBuffer {
 
 // Entries that one warp has found and not yet written. A global atomic an element costs up to 3.5 times
 // the read (PERFORMANCE.md); here one atomic serves `full` entries or more, no barrier is needed, and what
-// is left at the end goes out with one atomic a block.
-template <class Bits, class Index, class Sink>
+// is left at the end goes out with one atomic a block. A lane pushes up to kAtOnce entries.
+template <class Bits, class Index, class Sink, int kAtOnce = 1>
 class StagedWriter {
  public:
   // A full warp may push when one entry is missing.
-  static constexpr int capacity(int full) { return full + 32; }
+  static constexpr int capacity(int full) { return full + 32 * kAtOnce; }
   static constexpr size_t bytes(int full) { return capacity(full) * (sizeof(Bits) + sizeof(Index)); }
 
   // `stage` is bytes(full) of the warp's own shared memory; `cursor` counts what all blocks of the row
@@ -68,10 +68,24 @@ class StagedWriter {
       indices_[at] = index;
     }
     count_ += __popc(takers);
-    if (count_ < full_) return;
-    unsigned long long base = 0;
-    if (lane() == 0) base = atomicAdd(cursor_, static_cast<unsigned long long>(count_));
-    write_out(__shfl_sync(~0u, base, 0));
+    if (count_ >= full_) flush();
+  }
+
+  // The same of kAtOnce elements a lane, value(i) at index(i), those whose bits are set in `taken`.
+  template <class Value, class Place>
+  __device__ void push_each(uint32_t taken, Value&& value, Place&& index) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) {
+      const bool take = taken >> i & 1;
+      const unsigned takers = __ballot_sync(~0u, take);
+      if (take) {
+        const int at = count_ + __popc(takers & lanes_below());
+        values_[at] = value(i);
+        indices_[at] = index(i);
+      }
+      count_ += __popc(takers);
+    }
+    if (count_ >= full_) flush();
   }
 
   // What is left, with one atomic a block. The three steps are called by all threads of the block with a
@@ -95,6 +109,12 @@ class StagedWriter {
   }
 
  private:
+  __device__ void flush() {
+    unsigned long long base = 0;
+    if (lane() == 0) base = atomicAdd(cursor_, static_cast<unsigned long long>(count_));
+    write_out(__shfl_sync(~0u, base, 0));
+  }
+
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ static unsigned lanes_below() { return (1u << lane()) - 1; }
 

@@ -33,9 +33,9 @@ namespace gputopk::cuda {
 using Config =
     std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
                  bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
-                 sort::Copy, sort::Partition, sort::WholeRows, delegate::FromSample, delegate::OneCluster,
-                 delegate::ResidentCluster, delegate::EqualShares, delegate::FromMaxima, split_bucket::Tree,
-                 split_bucket::Radix>;
+                 sort::Copy, sort::WholeRows, delegate::FromSample, delegate::OneCluster,
+                 delegate::ResidentCluster, delegate::EqualShares, delegate::TwoBounds, delegate::FromMaxima,
+                 split_bucket::Tree, split_bucket::Radix>;
 
 struct Plan {
   Problem problem;

@@ -6,7 +6,6 @@
 
 #include "cuda/device/split.h"
 #include "cuda/sort/numbers.h"
-#include "cuda/sort/partition.h"
 #include "cuda/sort/rows.h"
 #include "cuda/sort/sort.h"
 
@@ -124,8 +123,9 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
 }
 
 const char* unsupported_reason(const Problem& problem, const Device& device) {
-  const bool serves = WholeRows::serves(problem, device) || Partition::serves(problem, device);
-  return serves ? nullptr : "rows are longer than 8192, and k is less than an eighth of cols";
+  return WholeRows::serves(problem, device)
+             ? nullptr
+             : "rows are longer than 8192, and k is less than an eighth of cols";
 }
 
 OrderRows OrderRows::plan(const Problem& problem, const Device& device) {
@@ -204,71 +204,6 @@ Work Copy::work(const Problem& problem, const Device& device) const {
 
 void Copy::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes, "sort: a copy, %d blocks", blocks);
-}
-
-namespace {
-
-// Entries of a row's sample.
-int partition_samples(const Problem& problem, const Device& device, int64_t entries) {
-  const int most = most_in_block(problem, device);
-  return static_cast<int>(std::clamp<int64_t>(power_of_two_from(entries / tuning::kPartitionColsPerSample),
-                                              tuning::kPartitionMinSamples, most));
-}
-
-// Of those, how far the bounds are from the place where the k-th best should be.
-double partition_margin(int samples, double share) {
-  return 2 + tuning::kPartitionDeviations * std::sqrt(samples * share * (1 - share));
-}
-
-}  // namespace
-
-bool Partition::serves(const Problem& problem, const Device& device) {
-  if (problem.cols < tuning::kPartitionMinCols || problem.cols > INT32_MAX || problem.rows > INT32_MAX / 1024)
-    return false;
-  const double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-  const int samples = partition_samples(problem, device, problem.cols);
-  // Most winners come before the upper bound.
-  return share <= tuning::kPartitionMostShare && samples * share >= 2 * partition_margin(samples, share);
-}
-
-Partition Partition::plan(const Problem& problem, const Device& device) {
-  Partition config{};
-  double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-  int64_t entries = problem.cols;
-  const int64_t blocks = int64_t{tuning::kSplitBlocksPerSm} * device.sm_count;
-  const bool wide = dtype_bytes(problem.dtype) == 8;
-  const int64_t tile = tuning::kSplitThreads * (wide ? tuning::kSortWideItems : tuning::kSortItems);
-  for (int round = 0; round < kMostRounds && entries > tuning::kPartitionLastEntries; ++round) {
-    const int samples = partition_samples(problem, device, entries);
-    const double margin = partition_margin(samples, share);
-    const double expected = 2 * margin / samples * static_cast<double>(entries);
-    config.samples[round] = samples;
-    config.windows[round] = std::min(
-        entries, static_cast<int64_t>(expected * (1 + tuning::kPartitionDeviations / std::sqrt(2 * margin))));
-    config.blocks_per_row[round] =
-        static_cast<int>(std::clamp<int64_t>(divide_up(blocks, problem.rows), 1, divide_up(entries, tile)));
-    config.rounds = round + 1;
-    entries = config.windows[round];
-    share = 0.5;
-  }
-  return config;
-}
-
-Work Partition::work(const Problem& problem, const Device& device) const {
-  Work work = work_of(problem, device, problem.rows * blocks_per_row[0], tuning::kSplitThreads,
-                      tuning::kSplitBlocksPerSm, /*reads=*/1);
-  work.bytes += bytes_of_entries(problem, problem.k + 2 * windows[0]);
-  return work;
-}
-
-void Partition::describe(const Problem&, char* text, size_t text_bytes) const {
-  std::snprintf(text, text_bytes,
-                "sort: partition by a sample of %d, window of %lld, %d round%s, %d blocks a row", samples[0],
-                static_cast<long long>(windows[0]), rounds, rounds == 1 ? "" : "s", blocks_per_row[0]);
-}
-
-size_t Partition::workspace_bytes(const Problem& problem) const {
-  return PartitionMemory(problem, *this, nullptr).bytes;
 }
 
 bool WholeRows::serves(const Problem& problem, const Device&) {

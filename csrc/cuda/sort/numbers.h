@@ -56,22 +56,6 @@ inline constexpr int kSortSearches = 4;
 // slower.
 inline constexpr int kSortMostChunks = 32;
 
-// ---- A partition by two bounds ----
-
-// Threads that read a row, and blocks an SM.
-inline constexpr int kSplitThreads = 512;
-inline constexpr int kSplitBlocksPerSm = 2;
-// A bound is so many standard deviations of its rank off, which is wrong once in a million rows.
-inline constexpr double kPartitionDeviations = 5;
-// A sample reads a sector of 32 bytes for each element: of one in so many, where a block can sort as many.
-inline constexpr int64_t kPartitionColsPerSample = 128;
-inline constexpr int kPartitionMinSamples = 1024;
-// A block finds the last winners among so many by itself; more are partitioned once more.
-inline constexpr int64_t kPartitionLastEntries = 32 * 1024;
-// Rows so long, and k so large a share of them at most.
-inline constexpr int64_t kPartitionMinCols = 1 << 16;
-inline constexpr double kPartitionMostShare = 0.75;
-
 // ---- Forms ----
 
 // Whole rows are sorted where k is so large a part of them, or where a block holds one of any dtype.

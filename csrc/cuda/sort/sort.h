@@ -79,27 +79,6 @@ struct Copy {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
-// Many winners of long rows, in any order: what comes before one bound from a sample is written as the row is
-// read, what lies between that and another is looked at again.
-struct Partition {
-  static constexpr Algorithm kAlgorithm = Algorithm::kSort;
-  static constexpr const char* kName = "sort.partition";
-  static constexpr int kMostRounds = 3;
-
-  int rounds;
-  int samples[kMostRounds];      // of a row
-  int64_t windows[kMostRounds];  // entries between the bounds that can be stored
-  int blocks_per_row[kMostRounds];
-
-  static bool serves(const Problem& problem, const Device& device);
-  static Partition plan(const Problem& problem, const Device& device);
-  Work work(const Problem& problem, const Device& device) const;
-  bool in_order(const Problem&) const { return false; }
-  void describe(const Problem& problem, char* text, size_t text_bytes) const;
-  size_t workspace_bytes(const Problem& problem) const;
-  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
-};
-
 // Rows of which a good part is wanted: they are sorted whole, and the best k kept.
 struct WholeRows {
   static constexpr Algorithm kAlgorithm = Algorithm::kSort;

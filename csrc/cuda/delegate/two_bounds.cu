@@ -1,0 +1,538 @@
+// Delegate top-k between two bounds from a sample: one read of a long row of which many win.
+//
+// from_sample.cu stores all that reaches its bound, the winners among it. Where those are many, a second
+// bound, that all but surely fewer than k elements reach, decides most of them as they are read:
+//   1. Single elements, one at random in each of as many strata of the row, are the delegates of some blocks.
+//      Each finds the one of its own that as large a share of them reaches as of the row wins. On either side
+//      of the row's k-th best lie about half of the blocks' finds, as coins fall: so two of them, some places
+//      from the middle, bound it all but surely. Few blocks, of rows that are many, look further up and down.
+//   2. The row is read. What is above the upper bound goes straight to the output, or, where the last winner
+//      alone is wanted, is counted; what lies between the two is stored, and counted by a first digit.
+//   3. Of few candidates the row's last block selects the rest, of many radix passes do.
+// Bounds are extended keys, as in from_sample.cu, and so are guesses as good on crowded rows as on others. A
+// bound on the wrong side of the k-th best, and more candidates than there is room for, are found out by
+// counting: what was written is then written over, by AIR's digits from the row. So the result is exact for
+// every row.
+//
+// It loses to from_sample.cu where k is small, of which lines of memory tell more than single elements do.
+
+#include <algorithm>
+#include <atomic>
+#include <type_traits>
+
+#include "core/key_order.h"
+#include "cuda/delegate/delegate.h"
+#include "cuda/delegate/numbers.h"
+#include "cuda/device/last_block.cuh"
+#include "cuda/device/launch.h"
+#include "cuda/device/list_selection.cuh"
+#include "cuda/device/numbers.h"
+#include "cuda/device/pattern_filter.cuh"
+#include "cuda/device/radix_passes.cuh"
+#include "cuda/device/row_reader.cuh"
+#include "cuda/device/sample.cuh"
+#include "cuda/device/shared_memory.cuh"
+#include "cuda/device/stored_candidates.cuh"
+#include "cuda/workspace.h"
+
+namespace gputopk::cuda::delegate {
+namespace {
+
+using tuning::kPassThreads;
+constexpr int kWarps = kPassThreads / 32;
+
+// ---- Step 1 ----
+
+// The bounds that one block finds in its part of the sample.
+template <class Word, class Index>
+struct FoundBounds {
+  ExtendedKey<Word, Index> lower, upper;
+};
+
+// Dynamic shared memory of step 1: a histogram and the block's part of the sample.
+template <class Bits, class Index>
+constexpr size_t find_bytes(const ElementSample& sample) {
+  return sizeof(uint32_t) * kListBins +
+         sizeof(ExtendedKey<typename KeyWord<Bits>::type, Index>) * sample.elements_of_block();
+}
+
+// Where a sample's elements lie: one in each stratum, or, for pairs of lanes, a sector of a few.
+template <class Bits>
+struct SampledPlaces {
+  static constexpr int kPerLane = std::min(kPerVector<Bits>, tuning::kTwoBoundsElements);
+  static constexpr int kStep = kPerVector<Bits> / kPerLane;  // from one to the next, of a lane's vector
+
+  bool in_sectors;
+  int head;
+  int taken;  // by a lane of what lies side by side
+
+  __device__ SampledPlaces(const ElementSample& sample, const Bits* row, int64_t cols)
+      : in_sectors(sample.in_sectors()),
+        head(RowShape<Bits>(row, cols).head),
+        taken(in_sectors ? kPerLane : 1) {}
+
+  __device__ int64_t at(const Strata& strata, int lane, int element) const {
+    if (!in_sectors) return strata.entry_of(static_cast<uint32_t>(lane));
+    const int64_t vector = 2 * strata.entry_of(static_cast<uint32_t>(lane / 2)) + lane % 2;
+    return head + vector * kPerVector<Bits> + element * kStep;
+  }
+
+  // Of sectors, those that a row has wherever it begins.
+  static Strata strata_of(const ElementSample& sample, int64_t cols) {
+    if (!sample.in_sectors()) return Strata::of(cols, sample.elements());
+    return Strata::of((cols / kPerVector<Bits> - 1) / 2, sample.elements() / (2 * kPerLane));
+  }
+};
+
+// `found` has a place for each block.
+template <class Order, class Index>
+__global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
+    find_bounds(RadixPasses<typename Order::Bits, Index> params, Strata strata, ElementSample sample,
+                TwoBoundsRanks ranks, FoundBounds<typename KeyWord<typename Order::Bits>::type, Index>* found,
+                Order order) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  constexpr int kElements = tuning::kTwoBoundsElements;
+  __shared__ ListSelectionScratch<Word> scratch;
+  __shared__ FoundBounds<Word, Index> finds[tuning::kTwoBoundsMostBlocks];
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic_shared());
+  Extended* const local = reinterpret_cast<Extended*>(histogram + kListBins);
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int64_t row = blockIdx.x / static_cast<unsigned>(sample.blocks);
+  const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(sample.blocks));
+  const Bits* const input = params.input + row * params.row_stride;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  let_next_kernel_start();
+  // The thread's places, of which it has `width` side by side in each stratum's.
+  const SampledPlaces<Bits> places(sample, input, params.cols);
+  const int loads = kElements / places.taken;
+  int64_t at[kElements];
+  Bits loaded[kElements];
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    at[i] = places.at(strata, (number * loads + i / places.taken) * threads + thread, i % places.taken);
+    loaded[i] = input[at[i]];
+  }
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    local[i * threads + thread] = {order(loaded[i]),
+                                   static_cast<Index>(last_index - static_cast<Index>(at[i]))};
+  }
+  const int elements = kElements * threads;
+  find_key_range</*kInFlight=*/kElements>(elements, scratch, [&](int i) { return local[i].key; });
+  const auto bound_of = [&](int rank) {
+    return bound_in_list<Word, Index>(elements, static_cast<uint64_t>(rank), /*slack=*/0, params.index_bits,
+                                      kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
+  };
+  const Extended lower = ranks.lower <= elements ? bound_of(ranks.lower) : Extended{0, 0};
+  const Extended upper = ranks.upper == ranks.lower ? lower
+                         : ranks.upper > 0          ? bound_of(ranks.upper)
+                                                    : Selection<Word, Index>::highest();
+
+  FoundBounds<Word, Index>* const of_row = found + row * sample.blocks;
+  if (thread == 0) of_row[number] = {lower, upper};
+  wait_for_kernel_before();  // the row's state is zero
+  auto& state = params.states[row];
+  if (thread == 0) {
+    atomicMax(&state.greatest, static_cast<unsigned long long>(scratch.range.greatest));
+  }
+  if (!is_last_block(&state.arrived, static_cast<uint32_t>(sample.blocks))) return;
+  if (thread < sample.blocks) {
+    const FoundBounds<Word, Index>& theirs = of_row[thread];
+    finds[thread] = {{__ldcg(&theirs.lower.key), __ldcg(&theirs.lower.reversed)},
+                     {__ldcg(&theirs.upper.key), __ldcg(&theirs.upper.reversed)}};
+  }
+  __syncthreads();  // the finds are there
+  if (thread >= sample.blocks) return;
+  // Places from the best upper bound down, and from the worst lower bound up.
+  const FoundBounds<Word, Index> own = finds[thread];
+  int better = 0, worse = 0;
+  for (int i = 0; i < sample.blocks; ++i) {
+    const FoundBounds<Word, Index>& other = finds[i];
+    better += own.upper < other.upper || (!(other.upper < own.upper) && i < thread);
+    worse += other.lower < own.lower || (!(own.lower < other.lower) && i < thread);
+  }
+  if (worse == ranks.place) state.bound = own.lower;
+  if (better == ranks.place) state.upper = own.upper;
+}
+
+// ---- Step 2 ----
+
+// The output from the first place on, or from the last one down, so that blocks do not all wait for one
+// counter. There may be more than k, if the bound was wrong: then they are only counted.
+template <class Bits>
+struct EitherEnd {
+  WinnerWriter<Bits> output;
+  int64_t k;
+  bool from_end;
+
+  __device__ void write(int64_t at, Bits value, int64_t index) const {
+    if (at < k) output.write(from_end ? k - 1 - at : at, value, index);
+  }
+};
+
+// Of what a lane has in a vector, so many are handed over at once: of large entries, fewer.
+template <class Bits, class Index>
+inline constexpr int kHandedOver = std::min(kPerVector<Bits>, sizeof(Bits) + sizeof(Index) <= 8 ? 8 : 4);
+
+// What a warp has found in its tiles, by where it goes.
+struct Found {
+  unsigned long long winners, candidates;  // how many, or the first one's place
+};
+
+// One warp's elements that reach the lower bound. They come from any lanes, a few at a time; once there are
+// enough, the warp sorts them out, a lane each: so what is long is done by full warps.
+template <class Order, class Index>
+class ReachingStage {
+ public:
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+
+  // A lane hands over so many at once, of one vector at most.
+  static constexpr int kAtOnce = kHandedOver<Bits, Index>;
+  static constexpr size_t bytes(int full) { return (full + 32 * kAtOnce) * (sizeof(Bits) + sizeof(Index)); }
+
+  const Order& order;
+  const CandidateRange<Word, Index>& range;
+  uint32_t* const histogram;
+  const Extended low, high;
+  const Index last_index;
+  const bool writes_winners;
+  const EitherEnd<Bits> output;
+  const BoundedBuffer<Bits, Index> buffer;
+  unsigned long long *const winner_cursor, *const candidate_cursor;
+  const int full;  // from so many on they are sorted out
+  Index* const indices;
+  Bits* const values = reinterpret_cast<Bits*>(indices + full + 32 * kAtOnce);
+  int count = 0;  // the same in all lanes
+
+  // By whole warps: kAtOnce elements a lane, value(i) at index(i), those whose bits are set in `taken`.
+  template <class Value, class Place>
+  __device__ __forceinline__ void push_each(uint32_t taken, Value&& value, Place&& index) {
+#pragma unroll
+    for (int i = 0; i < kAtOnce; ++i) push(taken >> i & 1, value(i), index(i));
+  }
+  // Up to kAtOnce times before there is a look at whether it is full.
+  __device__ __forceinline__ void push(bool take, Bits value, Index index) {
+    const unsigned takers = __ballot_sync(~0u, take);
+    if (take) {
+      const int at = count + __popc(takers & lanes_below());
+      values[at] = value;
+      indices[at] = index;
+    }
+    count += __popc(takers);
+  }
+  __device__ bool is_full() const { return count >= full; }
+
+  __device__ __forceinline__ void sort_out() {
+    const Found found = tally();
+    // Both counters at once.
+    unsigned long long first = 0;
+    if (lane() == 0 && found.winners > 0) first = atomicAdd(winner_cursor, found.winners);
+    if (lane() == 1 && found.candidates > 0) first = atomicAdd(candidate_cursor, found.candidates);
+    write({__shfl_sync(~0u, first, 0), __shfl_sync(~0u, first, 1)});
+  }
+
+  // How many go where; the same in all lanes.
+  __device__ __forceinline__ Found tally() const {
+    __syncwarp();  // the lanes' entries are in shared memory
+    Found found{};
+    for (int i = lane(); i - lane() < count; i += 32) {
+      const Extended x = entry(i);
+      found.winners += __popc(__ballot_sync(~0u, i < count && high < x));
+      found.candidates += __popc(__ballot_sync(~0u, i < count && is_between(x)));
+    }
+    return found;
+  }
+
+  // Writes winners and candidates from these places on, and counts the candidates.
+  __device__ __forceinline__ void write(Found first) {
+    for (int i = lane(); i - lane() < count; i += 32) {
+      const Extended x = entry(i);
+      const bool wins = i < count && high < x, stays = i < count && is_between(x);
+      const unsigned winners = __ballot_sync(~0u, wins), candidates = __ballot_sync(~0u, stays);
+      if (wins && writes_winners) {
+        output.write(static_cast<int64_t>(first.winners + __popc(winners & lanes_below())), values[i],
+                     static_cast<int64_t>(indices[i]));
+      }
+      if (stays) {
+        atomicAdd(histogram + range.bin(x), 1u);
+        buffer.write(static_cast<int64_t>(first.candidates + __popc(candidates & lanes_below())), values[i],
+                     indices[i]);
+      }
+      first.winners += __popc(winners);
+      first.candidates += __popc(candidates);
+    }
+    __syncwarp();  // all have been read before the next ones arrive
+    count = 0;
+  }
+
+ private:
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static unsigned lanes_below() { return (1u << lane()) - 1; }
+  __device__ Extended entry(int i) const {
+    const int at = min(i, count - 1);
+    return {order(values[at]), static_cast<Index>(last_index - indices[at])};
+  }
+  __device__ bool is_between(const Extended& x) const { return !(x < low) && !(high < x); }
+};
+
+// Winners that are told as they are read.
+template <class Bits, class Index>
+using SureWinners = StagedWriter<Bits, Index, EitherEnd<Bits>, kHandedOver<Bits, Index>>;
+
+// A warp's stages. Two blocks of an SM have room for theirs.
+template <class Order, class Index>
+struct Stages {
+  using Bits = typename Order::Bits;
+  static constexpr int kEntry = static_cast<int>(sizeof(Bits) + sizeof(Index));
+  static constexpr int kAlone = kEntry <= 8 ? tuning::kReachingStaged : tuning::kWideReachingStaged;
+  static constexpr int kBeside = tuning::kFewReachingStaged;  // winners
+  static constexpr int kWinners = kAlone - kBeside - 32 * kHandedOver<Bits, Index>;
+  static constexpr size_t kBytes = ReachingStage<Order, Index>::bytes(kAlone);
+  static_assert(ReachingStage<Order, Index>::bytes(kBeside) + SureWinners<Bits, Index>::bytes(kWinners) <=
+                    kBytes &&
+                kWinners >= 32);
+};
+
+// Dynamic shared memory of step 2: counts, and the stages of each warp; in their place, what the row's last
+// block selects from.
+template <class Order, class Index>
+inline constexpr size_t kDivideBytes =
+    kCountBytes<Index> + std::max(kStageBytes, kWarps* Stages<Order, Index>::kBytes);
+
+// And the last block's part of step 3. `many`: so large a part of the row wins that winners are best told
+// from others as they are read.
+template <class Order, class Index>
+__global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
+    divide_row(RadixPasses<typename Order::Bits, Index> params, Order order, bool many) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  using Stage = ReachingStage<Order, Index>;
+  unsigned char* const dynamic = dynamic_shared();
+  __shared__ CandidateRange<Word, Index> range;
+  __shared__ Found of_warps[kWarps];
+  __shared__ unsigned long long winner_counts[kWarps + 1];
+
+  const int64_t row = blockIdx.x / params.blocks_per_row;
+  const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
+  auto& state = params.states[row];
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
+  clear_histogram(histogram, (1 << tuning::kStoredCountBits) + 1);
+  const Bits* const input = params.input + row * params.row_stride;
+  // The memory is idle while the bounds are found.
+  prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
+  follow_kernel_before();
+  if (threadIdx.x == 0) range = range.between_bounds(params, state);
+  __syncthreads();  // the range is known, and no bin is yet to be cleared
+
+  const Extended low = state.bound, high = state.upper;
+  const Index last_index = static_cast<Index>(params.cols - 1);
+  const bool writes_winners = params.wanted == Wanted::kWinners;
+  const bool from_end = writes_winners && part % 2 != 0;
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  using WarpStages = Stages<Order, Index>;
+  unsigned char* const own_stages = dynamic + kCountBytes<Index> + warp * WarpStages::kBytes;
+  Stage stage{order,
+              range,
+              histogram,
+              low,
+              high,
+              last_index,
+              writes_winners,
+              {params.output.row(row, params.k), params.k, from_end},
+              {params.buffer(0, row), params.buffer_capacity[0]},
+              from_end ? &state.written_from_end : &state.written,
+              &state.buffered,
+              many ? WarpStages::kBeside : WarpStages::kAlone,
+              reinterpret_cast<Index*>(own_stages)};
+  SureWinners<Bits, Index> sure_winners(own_stages + Stage::bytes(WarpStages::kBeside), WarpStages::kWinners,
+                                        stage.output, stage.winner_cursor);
+  uint32_t counted = 0;                // winners, where they are not written
+  BoundFilter<Order> reaching(order);  // possibly at or above the lower bound
+  KeyFilter<Order> above(order);       // surely above the upper one
+  const auto index_of_bound = [&](const Extended& bound) {
+    return static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
+  };
+  constexpr int kLaneSpan = (kUnroll<Bits> - 1) * kPassThreads * kPerVector<Bits> + kPerVector<Bits>;
+  scan_tiles<Reading::kOnce, BlockTeam, /*kEnds=*/true>(
+      input, params.cols, part, params.blocks_per_row, AllTiles{},
+      [&](const auto& elements, int64_t, bool valid) { return valid ? reaching.probe(elements) : 0; },
+      [&](const auto& loaded, int64_t begin, int distance, uint32_t chosen) {
+        constexpr int kVectors = static_cast<int>(std::extent_v<std::remove_reference_t<decltype(loaded)>>);
+        constexpr int kElements = std::remove_reference_t<decltype(loaded[0])>::kElements;
+        constexpr int kAtOnce = kHandedOver<Bits, Index>;
+        const auto index = [&](int i) { return static_cast<Index>(index_of<Bits>(begin, distance, i)); };
+        if constexpr (kElements > 1) {
+          if (many && __any_sync(~0u, chosen != 0)) {
+            uint32_t sure = 0;
+#pragma unroll
+            for (int v = 0; v < kVectors; ++v) sure |= above.probe(loaded[v]) << (v * kElements);
+            sure &= chosen;
+            chosen &= ~sure;
+            if (writes_winners) {
+#pragma unroll
+              for (int first = 0; first < kVectors * kElements; first += kAtOnce) {
+                const uint32_t taken = sure >> first & ((1u << kAtOnce) - 1);
+                if (!__any_sync(~0u, taken != 0)) continue;
+                sure_winners.push_each(
+                    taken, [&](int i) { return loaded[(first + i) / kElements][(first + i) % kElements]; },
+                    [&](int i) { return index(first + i); });
+              }
+            } else {
+              counted += __popc(sure);
+            }
+          }
+        }
+        const int most_of_lane = __reduce_max_sync(~0u, __popc(chosen));
+        if (most_of_lane == 0) return;
+        if (most_of_lane <= tuning::kReachingFewOfLane && most_of_lane <= kAtOnce) {
+          for (int left = most_of_lane; left > 0; --left) {
+            const int at = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
+            stage.push(chosen != 0, element_of(loaded, at), index(at));
+            chosen &= chosen - 1;
+          }
+          if (stage.is_full()) stage.sort_out();
+        } else if constexpr (kElements > 1) {
+#pragma unroll
+          for (int first = 0; first < kVectors * kElements; first += kAtOnce) {
+            stage.push_each(
+                chosen >> first & ((1u << kAtOnce) - 1),
+                [&](int i) { return loaded[(first + i) / kElements][(first + i) % kElements]; },
+                [&](int i) { return index(first + i); });
+            if (stage.is_full()) stage.sort_out();
+          }
+        }
+      },
+      [&](int64_t first) {
+        // What lies behind a bound's index does not reach it, or is not above it, by its key alone. The
+        // lowest of all bounds, or the highest, has an index beyond the row's.
+        reaching.raise(low.key, first > index_of_bound(low));
+        if (many) {
+          above.raise(high.key, high.reversed > last_index || first + kLaneSpan > index_of_bound(high));
+        }
+      });
+
+  // What is left, with one reservation a block.
+  counted = __reduce_add_sync(~0u, counted);
+  const Found left = stage.tally();
+  if (threadIdx.x % 32 == 0) of_warps[warp] = left;
+  if (many && writes_winners) sure_winners.publish(winner_counts);
+  if (threadIdx.x % 32 == 0 && counted > 0) {
+    atomicAdd(&state.written, static_cast<unsigned long long>(counted));
+  }
+  __syncthreads();  // all warps have told
+  if (threadIdx.x == 0) {
+    Found all{};
+    for (Found& of_warp : of_warps) {
+      const Found own = of_warp;
+      of_warp = all;
+      all = {all.winners + own.winners, all.candidates + own.candidates};
+    }
+    const Found first{all.winners > 0 ? atomicAdd(stage.winner_cursor, all.winners) : 0,
+                      all.candidates > 0 ? atomicAdd(stage.candidate_cursor, all.candidates) : 0};
+    for (Found& of_warp : of_warps) {
+      of_warp = {of_warp.winners + first.winners, of_warp.candidates + first.candidates};
+    }
+  }
+  if (threadIdx.x == 32 && many && writes_winners) sure_winners.reserve(winner_counts);
+  __syncthreads();  // the places are known
+  stage.write(of_warps[warp]);
+  if (many && writes_winners) sure_winners.finish(winner_counts);
+  add_counts(params, row, histogram, range.bins());  // begins with a barrier
+  if (is_last_block(&state.arrived, params.blocks_per_row)) {
+    select_stored(params, order, row, range, dynamic);
+  }
+}
+
+template <class Bits, class Index>
+struct Memory {
+  size_t zeroed_bytes;
+  size_t bytes;
+  FoundBounds<typename KeyWord<Bits>::type, Index>* found;
+
+  Memory(const TwoBounds& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params) {
+    params.digit_bits = config.digit_bits;
+    params.buffer_capacity[0] = config.buffer;
+    // A pass stores at most half of what it reads.
+    params.buffer_capacity[1] = config.buffer / tuning::kTwoBoundsSecondBuffer;
+    Workspace workspace(base);
+    params.carve_zeroed(workspace, problem.rows);
+    zeroed_bytes = workspace.bytes();
+    params.carve_rest(workspace, problem.rows);
+    found =
+        workspace.take<FoundBounds<typename KeyWord<Bits>::type, Index>>(problem.rows * config.sample.blocks);
+    bytes = workspace.bytes();
+  }
+};
+
+template <class Order, class Index>
+cudaError_t launch(const TwoBounds& config, const Problem& problem, const Buffers& buffers, Order order,
+                   cudaStream_t stream) {
+  using Bits = typename Order::Bits;
+  RadixPasses<Bits, Index> params{};
+  const Memory<Bits, Index> memory(config, problem, buffers.workspace, params);
+  params.input = static_cast<const Bits*>(buffers.input);
+  params.row_stride = problem.row_stride;
+  params.cols = problem.cols;
+  params.k = problem.k;
+  params.blocks_per_row = config.blocks_per_row;
+  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+  params.adaptive = params.early_stop = true;
+  params.likely_passes = config.likely_passes;
+  params.wanted = problem.last_alone ? Wanted::kLast : Wanted::kWinners;
+  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
+
+  constexpr int64_t kMostBlocks = 0x7FFFFFFF;
+  if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample.blocks)) {
+    return cudaErrorInvalidConfiguration;
+  }
+  const bool ahead = config.launches_ahead;
+  cudaError_t error = zero_workspace(buffers.workspace, memory.zeroed_bytes, ahead, stream);
+  if (error != cudaSuccess) return error;
+  static std::atomic<uint64_t> allowed_find, allowed_divide;
+  const size_t find = find_bytes<Bits, Index>(config.sample);
+  error = allow_shared_memory(find_bounds<Order, Index>, find, allowed_find);
+  if (error != cudaSuccess) return error;
+  const Strata strata = SampledPlaces<Bits>::strata_of(config.sample, problem.cols);
+  error = launch_kernel(ahead, find_bounds<Order, Index>,
+                        static_cast<unsigned>(problem.rows * config.sample.blocks),
+                        static_cast<unsigned>(config.sample.threads), find, stream, params, strata,
+                        config.sample, config.ranks, memory.found, order);
+  if (error != cudaSuccess) return error;
+
+  constexpr size_t kDivide = kDivideBytes<Order, Index>;
+  error = allow_shared_memory(divide_row<Order, Index>, kDivide, allowed_divide);
+  if (error != cudaSuccess) return error;
+  const bool many = problem.k > problem.cols / tuning::kManyColsPerK;
+  error = launch_kernel(ahead, divide_row<Order, Index>,
+                        static_cast<unsigned>(problem.rows * config.blocks_per_row), kPassThreads, kDivide,
+                        stream, params, order, many);
+  if (error != cudaSuccess) return error;
+  return launch_passes(params, order, problem.rows, /*first=*/1, ahead, stream);
+}
+
+}  // namespace
+
+size_t TwoBounds::workspace_bytes(const Problem& problem) const {
+  return visit_key_order(problem.dtype, true, false, [&](auto order) {
+    using Bits = typename decltype(order)::Bits;
+    return visit_index(problem.cols, [&](auto index) {
+      RadixPasses<Bits, decltype(index)> params{};
+      return Memory<Bits, decltype(index)>(*this, problem, nullptr, params).bytes;
+    });
+  });
+}
+
+ErrorCode TwoBounds::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    return visit_index(problem.cols, [&](auto index) {
+      return launch<decltype(order), decltype(index)>(*this, problem, buffers, order, stream);
+    });
+  });
+}
+
+}  // namespace gputopk::cuda::delegate
