@@ -23,8 +23,9 @@ def check(tensor: torch.Tensor, k: int, **flags) -> bool:
     flags.pop("sorted", None)
     values, indices = torch.ops.gputopk._form(tensor, k, FORM, sorted=False, last_alone=True, **flags)
     sorted_ = torch.ops.gputopk.topk(tensor, k, sorted=True, algorithm=1, **flags)
-    assert torch.equal(indices[:, -1], sorted_[1][:, -1])
-    assert torch.equal(*(x[:, -1].contiguous().view(torch.uint8) for x in (values, sorted_[0])))
+    last, last_value = indices[:, -1:].contiguous(), oracle.as_ints(values[:, -1:].contiguous())
+    assert torch.equal(last, sorted_[1][:, -1:])
+    assert torch.equal(last_value, oracle.as_ints(tensor).gather(1, last))
     return True
 
 

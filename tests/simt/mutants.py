@@ -107,10 +107,23 @@ LAST = (  # a copy leaves the worst anywhere
 )
 LAST_SELECTED = (
     "float32 normal 1x9000 k=3001 sorted=0 last_alone=1 form=air.many_blocks forced=1 blocks=3",
-    "int16 few_distinct 1x9000 k=700 sorted=0 last_alone=1 form=delegate.from_sample forced=1 lines=0 "
-    "buffer=64",
-    "float32 normal 1x9000 k=500 sorted=0 last_alone=1 form=delegate.from_sample forced=1 lines=0",
+    "int16 few_distinct 1x9000 k=700 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 threads=64 "
+    "sample_blocks=2 buffer=64",
+    "float32 normal 1x9000 k=500 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 threads=64 "
+    "sample_blocks=4",
     "int16 few_distinct 1x9000 k=9000 sorted=0 last_alone=1 form=air.many_blocks forced=1 blocks=2 buffer=64",
+)
+TWO_BOUNDS = (  # in sectors, and not; found, and found out; winners told as they are read, and later
+    "float32 normal 1x40000 k=20000 sorted=0 form=delegate.two_bounds forced=1 threads=64 sample_blocks=32 "
+    "sm_count=3",
+    "int16 few_distinct 1x9000 k=900 sorted=0 form=delegate.two_bounds forced=1 threads=64 sample_blocks=4 "
+    "sm_count=2",
+    "float64 normal 2x9000 k=4000 sorted=0 form=delegate.two_bounds forced=1 threads=64 sample_blocks=2 "
+    "buffer=64 sm_count=2",
+    "float32 normal 1x9000 k=4500 sorted=0 form=delegate.two_bounds forced=1 threads=64 sample_blocks=1 "
+    "upper_rank=200 sm_count=2",
+    "int32 twelve_bit_random 1x9000 k=1100 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 "
+    "threads=64 sample_blocks=8 sm_count=2",
 )
 LAST_OF_SHARES = (
     "float32 normal 1x17003 k=17003 sorted=0 last_alone=1 form=sort.copy sm_count=3",
@@ -209,6 +222,27 @@ MUTANTS = (
     Mutant("grid_select/shared_list.cu", "at += x < list_[other]", "at += !(list_[other] < x)", SHARED_LIST),
     # Delegate, and candidates that are stored.
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
+    Mutant("delegate/two_bounds.cu", "__syncthreads();  // the finds are there", ";", TWO_BOUNDS),
+    Mutant(
+        "delegate/two_bounds.cu", "if (worse_finds[thread] == ranks.place)", "if (thread == 0)", TWO_BOUNDS
+    ),
+    Mutant(
+        "delegate/two_bounds.cu", "__syncwarp();  // the lanes' entries are in shared memory", ";", TWO_BOUNDS
+    ),
+    Mutant("delegate/two_bounds.cu", "if (at < k) output", "output", TWO_BOUNDS),
+    Mutant("delegate/two_bounds.cu", "__syncthreads();  // all warps have told", ";", TWO_BOUNDS),
+    Mutant("delegate/two_bounds.cu", "|| first + kLaneSpan > index_of_bound(high)", "", TWO_BOUNDS),
+    Mutant("delegate/two_bounds.cu", "counted += __popc(sure);", ";", TWO_BOUNDS),
+    Mutant(
+        "device/stored_candidates.cuh",
+        "state.written = state.written_from_end = 0;",
+        "state.written = 0;",
+        TWO_BOUNDS,
+    ),
+    Mutant("device/radix_passes.cuh", "pass > 0 && greatest < selection.split", "pass > 0", TWO_BOUNDS),
+    Mutant(
+        "device/selection.cuh", "if (greatest < split) split = greatest;", "split = greatest;", TWO_BOUNDS
+    ),
     Mutant("device/stored_candidates.cuh", "if (threadIdx.x == 0) written = 0;", ";", MAXIMA),
     # The last winner alone.
     Mutant(

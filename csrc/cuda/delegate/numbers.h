@@ -61,14 +61,17 @@ inline constexpr double kTwoBoundsSurelyHalf = 64;
 // bounds: more is as good as all.
 inline constexpr double kTwoBoundsMinWinners = 1;
 inline constexpr double kTwoBoundsMostBetween = 0.25;
-// Where a row has fewer elements for each winner, winners are told by a filter of their own.
-inline constexpr int64_t kManyColsPerK = 64;
+// Where a row has fewer elements for each winner, winners are told by a filter of their own: sooner where
+// they are only counted.
+inline constexpr int64_t kManyColsPerK = 4;
+inline constexpr int64_t kManyColsPerCounted = 64;
 // A warp sorts out what reaches the lower bound from so many elements on: counters take an atomic a
 // nanosecond. Fewer where an entry has more than 8 bytes; and where most are winners that have a stage of
 // their own, for which they then leave room.
-inline constexpr int kReachingStaged = 512;
+inline constexpr int kReachingStaged = 672;
 inline constexpr int kWideReachingStaged = 256;
-inline constexpr int kFewReachingStaged = 64;
+inline constexpr int kFewReachingStaged = 160;
+inline constexpr int kFewWideReachingStaged = 64;
 // Lanes with so many elements of a tile, or fewer, pick them one by one.
 inline constexpr int kReachingFewOfLane = 4;
 

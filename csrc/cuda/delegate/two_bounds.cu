@@ -96,6 +96,7 @@ __global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
   constexpr int kElements = tuning::kTwoBoundsElements;
   __shared__ ListSelectionScratch<Word> scratch;
   __shared__ FoundBounds<Word, Index> finds[tuning::kTwoBoundsMostBlocks];
+  __shared__ int better_finds[tuning::kTwoBoundsMostBlocks], worse_finds[tuning::kTwoBoundsMostBlocks];
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic_shared());
   Extended* const local = reinterpret_cast<Extended*>(histogram + kListBins);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -142,19 +143,23 @@ __global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
     const FoundBounds<Word, Index>& theirs = of_row[thread];
     finds[thread] = {{__ldcg(&theirs.lower.key), __ldcg(&theirs.lower.reversed)},
                      {__ldcg(&theirs.upper.key), __ldcg(&theirs.upper.reversed)}};
+    better_finds[thread] = worse_finds[thread] = 0;
   }
   __syncthreads();  // the finds are there
-  if (thread >= sample.blocks) return;
-  // Places from the best upper bound down, and from the worst lower bound up.
-  const FoundBounds<Word, Index> own = finds[thread];
+  // Places from the best upper bound down, and from the worst lower bound up: a thread counts some of one's.
+  const int own = thread % sample.blocks, step = threads / sample.blocks;
   int better = 0, worse = 0;
-  for (int i = 0; i < sample.blocks; ++i) {
+  for (int i = thread / sample.blocks; i < sample.blocks; i += step) {
     const FoundBounds<Word, Index>& other = finds[i];
-    better += own.upper < other.upper || (!(other.upper < own.upper) && i < thread);
-    worse += other.lower < own.lower || (!(own.lower < other.lower) && i < thread);
+    better += finds[own].upper < other.upper || (!(other.upper < finds[own].upper) && i < own);
+    worse += other.lower < finds[own].lower || (!(finds[own].lower < other.lower) && i < own);
   }
-  if (worse == ranks.place) state.bound = own.lower;
-  if (better == ranks.place) state.upper = own.upper;
+  if (better > 0) atomicAdd(better_finds + own, better);
+  if (worse > 0) atomicAdd(worse_finds + own, worse);
+  __syncthreads();  // the places are known
+  if (thread >= sample.blocks) return;
+  if (worse_finds[thread] == ranks.place) state.bound = finds[thread].lower;
+  if (better_finds[thread] == ranks.place) state.upper = finds[thread].upper;
 }
 
 // ---- Step 2 ----
@@ -289,7 +294,8 @@ struct Stages {
   using Bits = typename Order::Bits;
   static constexpr int kEntry = static_cast<int>(sizeof(Bits) + sizeof(Index));
   static constexpr int kAlone = kEntry <= 8 ? tuning::kReachingStaged : tuning::kWideReachingStaged;
-  static constexpr int kBeside = tuning::kFewReachingStaged;  // winners
+  static constexpr int kBeside =  // winners
+      kEntry <= 8 ? tuning::kFewReachingStaged : tuning::kFewWideReachingStaged;
   static constexpr int kWinners = kAlone - kBeside - 32 * kHandedOver<Bits, Index>;
   static constexpr size_t kBytes = ReachingStage<Order, Index>::bytes(kAlone);
   static_assert(ReachingStage<Order, Index>::bytes(kBeside) + SureWinners<Bits, Index>::bytes(kWinners) <=
@@ -507,7 +513,8 @@ cudaError_t launch(const TwoBounds& config, const Problem& problem, const Buffer
   constexpr size_t kDivide = kDivideBytes<Order, Index>;
   error = allow_shared_memory(divide_row<Order, Index>, kDivide, allowed_divide);
   if (error != cudaSuccess) return error;
-  const bool many = problem.k > problem.cols / tuning::kManyColsPerK;
+  const bool many =
+      problem.k > problem.cols / (problem.last_alone ? tuning::kManyColsPerCounted : tuning::kManyColsPerK);
   error = launch_kernel(ahead, divide_row<Order, Index>,
                         static_cast<unsigned>(problem.rows * config.blocks_per_row), kPassThreads, kDivide,
                         stream, params, order, many);
