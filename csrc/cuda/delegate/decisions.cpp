@@ -166,14 +166,13 @@ TwoBounds TwoBounds::plan(const Problem& problem, const Device& device) {
 }
 
 bool TwoBounds::serves(const Problem& problem, const Device& device) {
-  if (problem.cols < tuning::kSampleMinCols) return false;
+  if (problem.cols < tuning::kSampleMinCols || problem.k < problem.cols / tuning::kTwoBoundsMostColsPerK) {
+    return false;
+  }
   const TwoBounds config = plan(problem, device);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
   const double room = static_cast<double>(config.buffer);
-  if (k * static_cast<double>(config.sample.elements()) < tuning::kTwoBoundsMinWinners * cols ||
-      room > tuning::kTwoBoundsMostBetween * cols) {
-    return false;
-  }
+  if (room > tuning::kTwoBoundsMostBetween * cols) return false;
   // Candidates must not take much more than the outputs: bytes of a row.
   const double element_bytes = dtype_bytes(problem.dtype);
   const double index_bytes = has_narrow_indices(problem.cols) ? 4 : 8;

@@ -57,9 +57,9 @@ inline constexpr Confidence kTwoBoundsConfidence[] = {
 // Of so many winners in a block's part of the sample, and others, half lie above their mean but for some
 // hundredths.
 inline constexpr double kTwoBoundsSurelyHalf = 64;
-// Of the winners so many or more lie in the sample, and of the row's elements this share at most between the
-// bounds: more is as good as all.
-inline constexpr double kTwoBoundsMinWinners = 1;
+// A row has so many elements for each winner at most: of fewer winners the best of lines tell more. And this
+// share of its elements lies between the bounds at most: more is as good as all.
+inline constexpr int64_t kTwoBoundsMostColsPerK = 1024;
 inline constexpr double kTwoBoundsMostBetween = 0.25;
 // Where a row has fewer elements for each winner, winners are told by a filter of their own: sooner where
 // they are only counted.

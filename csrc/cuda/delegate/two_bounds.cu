@@ -2,10 +2,13 @@
 //
 // from_sample.cu stores all that reaches its bound, the winners among it. Where those are many, a second
 // bound, that all but surely fewer than k elements reach, decides most of them as they are read:
-//   1. Single elements, one at random in each of as many strata of the row, are the delegates of some blocks.
-//      Each finds the one of its own that as large a share of them reaches as of the row wins. On either side
-//      of the row's k-th best lie about half of the blocks' finds, as coins fall: so two of them, some places
-//      from the middle, bound it all but surely. Few blocks, of rows that are many, look further up and down.
+//   1. Elements of the row are the delegates of some blocks. Each block finds the one of its own that as
+//   large
+//      a share of them reaches as of the row wins. On either side of the row's k-th best lie about half of
+//      the blocks' finds, as coins fall: so two of them, some places from the middle, bound it all but
+//      surely. That holds whatever is alike in a block's part of the sample, so elements come in sectors of
+//      memory, one at random in each of as many strata. Few blocks, of rows that are many, have single
+//      elements, and look further up and down.
 //   2. The row is read. What is above the upper bound goes straight to the output, or, where the last winner
 //      alone is wanted, is counted; what lies between the two is stored, and counted by a first digit.
 //   3. Of few candidates the row's last block selects the rest, of many radix passes do.
@@ -14,7 +17,7 @@
 // counting: what was written is then written over, by AIR's digits from the row. So the result is exact for
 // every row.
 //
-// It loses to from_sample.cu where k is small, of which lines of memory tell more than single elements do.
+// It loses to from_sample.cu where k is small, of which the best of lines tell more than elements do.
 
 #include <algorithm>
 #include <atomic>
@@ -56,25 +59,32 @@ constexpr size_t find_bytes(const ElementSample& sample) {
          sizeof(ExtendedKey<typename KeyWord<Bits>::type, Index>) * sample.elements_of_block();
 }
 
-// Where a sample's elements lie: one in each stratum, or, for pairs of lanes, a sector of a few.
+// Where a sample's elements lie: one in each stratum, or, for pairs of lanes, a sector of a few. Strata go to
+// the blocks in turn, so that each has some of all the row.
 template <class Bits>
 struct SampledPlaces {
   static constexpr int kPerLane = std::min(kPerVector<Bits>, tuning::kTwoBoundsElements);
   static constexpr int kStep = kPerVector<Bits> / kPerLane;  // from one to the next, of a lane's vector
 
   bool in_sectors;
+  int blocks, number;
   int head;
   int taken;  // by a lane of what lies side by side
 
-  __device__ SampledPlaces(const ElementSample& sample, const Bits* row, int64_t cols)
+  __device__ SampledPlaces(const ElementSample& sample, int number, const Bits* row, int64_t cols)
       : in_sectors(sample.in_sectors()),
+        blocks(sample.blocks),
+        number(number),
         head(RowShape<Bits>(row, cols).head),
         taken(in_sectors ? kPerLane : 1) {}
 
-  __device__ int64_t at(const Strata& strata, int lane, int element) const {
-    if (!in_sectors) return strata.entry_of(static_cast<uint32_t>(lane));
-    const int64_t vector = 2 * strata.entry_of(static_cast<uint32_t>(lane / 2)) + lane % 2;
-    return head + vector * kPerVector<Bits> + element * kStep;
+  // Element number `i` of a thread.
+  __device__ int64_t at(const Strata& strata, int i) const {
+    const int load = i / taken * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
+    const auto stratum = [&](int of_block) { return static_cast<uint32_t>(of_block * blocks + number); };
+    if (!in_sectors) return strata.entry_of(stratum(load));
+    const int64_t vector = 2 * strata.entry_of(stratum(load / 2)) + load % 2;
+    return head + vector * kPerVector<Bits> + i % taken * kStep;
   }
 
   // Of sectors, those that a row has wherever it begins.
@@ -105,14 +115,12 @@ __global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
   const Bits* const input = params.input + row * params.row_stride;
   const Index last_index = static_cast<Index>(params.cols - 1);
   let_next_kernel_start();
-  // The thread's places, of which it has `width` side by side in each stratum's.
-  const SampledPlaces<Bits> places(sample, input, params.cols);
-  const int loads = kElements / places.taken;
+  const SampledPlaces<Bits> places(sample, number, input, params.cols);
   int64_t at[kElements];
   Bits loaded[kElements];
 #pragma unroll
   for (int i = 0; i < kElements; ++i) {
-    at[i] = places.at(strata, (number * loads + i / places.taken) * threads + thread, i % places.taken);
+    at[i] = places.at(strata, i);
     loaded[i] = input[at[i]];
   }
 #pragma unroll
@@ -309,6 +317,35 @@ template <class Order, class Index>
 inline constexpr size_t kDivideBytes =
     kCountBytes<Index> + std::max(kStageBytes, kWarps* Stages<Order, Index>::kBytes);
 
+// What is left in the stages at the end, with one reservation a block. By all threads.
+template <class Stage, class SureWinners>
+__device__ __forceinline__ void write_what_is_left(Stage& stage, SureWinners& sure_winners) {
+  __shared__ Found of_warps[kWarps];
+  __shared__ unsigned long long winner_counts[kWarps + 1];
+  const int warp = static_cast<int>(threadIdx.x) / 32;
+  const Found left = stage.tally();
+  if (threadIdx.x % 32 == 0) of_warps[warp] = left;
+  sure_winners.publish(winner_counts);
+  __syncthreads();  // all warps have told
+  if (threadIdx.x == 0) {
+    Found all{};
+    for (Found& of_warp : of_warps) {
+      const Found own = of_warp;
+      of_warp = all;
+      all = {all.winners + own.winners, all.candidates + own.candidates};
+    }
+    const Found first{all.winners > 0 ? atomicAdd(stage.winner_cursor, all.winners) : 0,
+                      all.candidates > 0 ? atomicAdd(stage.candidate_cursor, all.candidates) : 0};
+    for (Found& of_warp : of_warps) {
+      of_warp = {of_warp.winners + first.winners, of_warp.candidates + first.candidates};
+    }
+  }
+  if (threadIdx.x == 32) sure_winners.reserve(winner_counts);
+  __syncthreads();  // the places are known
+  stage.write(of_warps[warp]);
+  sure_winners.finish(winner_counts);
+}
+
 // And the last block's part of step 3. `many`: so large a part of the row wins that winners are best told
 // from others as they are read.
 template <class Order, class Index>
@@ -320,9 +357,6 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   using Stage = ReachingStage<Order, Index>;
   unsigned char* const dynamic = dynamic_shared();
   __shared__ CandidateRange<Word, Index> range;
-  __shared__ Found of_warps[kWarps];
-  __shared__ unsigned long long winner_counts[kWarps + 1];
-
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
   auto& state = params.states[row];
@@ -422,32 +456,11 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
         }
       });
 
-  // What is left, with one reservation a block.
   counted = __reduce_add_sync(~0u, counted);
-  const Found left = stage.tally();
-  if (threadIdx.x % 32 == 0) of_warps[warp] = left;
-  if (many && writes_winners) sure_winners.publish(winner_counts);
   if (threadIdx.x % 32 == 0 && counted > 0) {
     atomicAdd(&state.written, static_cast<unsigned long long>(counted));
   }
-  __syncthreads();  // all warps have told
-  if (threadIdx.x == 0) {
-    Found all{};
-    for (Found& of_warp : of_warps) {
-      const Found own = of_warp;
-      of_warp = all;
-      all = {all.winners + own.winners, all.candidates + own.candidates};
-    }
-    const Found first{all.winners > 0 ? atomicAdd(stage.winner_cursor, all.winners) : 0,
-                      all.candidates > 0 ? atomicAdd(stage.candidate_cursor, all.candidates) : 0};
-    for (Found& of_warp : of_warps) {
-      of_warp = {of_warp.winners + first.winners, of_warp.candidates + first.candidates};
-    }
-  }
-  if (threadIdx.x == 32 && many && writes_winners) sure_winners.reserve(winner_counts);
-  __syncthreads();  // the places are known
-  stage.write(of_warps[warp]);
-  if (many && writes_winners) sure_winners.finish(winner_counts);
+  write_what_is_left(stage, sure_winners);
   add_counts(params, row, histogram, range.bins());  // begins with a barrier
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
     select_stored(params, order, row, range, dynamic);
