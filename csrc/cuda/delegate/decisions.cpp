@@ -132,17 +132,14 @@ ElementSample element_sample(const Problem& problem, const Device& device) {
 TwoBoundsRanks ranks_in(const ElementSample& sample, const Problem& problem) {
   const Winners winners = winners_in(sample, problem);
   const tuning::Confidence& confidence = confidence_of(sample);
-  const double spread = confidence.deviations * winners.deviation + confidence.ranks;
-  // As many of its elements win or do not that half an element is no matter.
-  const double elements = sample.elements_of_block();
-  if (confidence.deviations == 0 &&
-      std::min(winners.mean, elements - winners.mean) >= tuning::kTwoBoundsSurelyHalf) {
-    const int rank = static_cast<int>(std::lround(winners.mean));
-    return {rank, rank, confidence.place};
-  }
+  // Of a sorted or an equal row a block's part has as many winners as are to be expected, but for what it
+  // takes of one stratum.
+  const int side_by_side =
+      sample.in_sectors() ? 2 * std::min(16 / dtype_bytes(problem.dtype), tuning::kTwoBoundsElements) : 0;
+  const double spread = confidence.deviations * winners.deviation + confidence.ranks + side_by_side;
   const double lower = std::ceil(winners.mean + spread), upper = std::floor(winners.mean - spread + 1);
-  return {static_cast<int>(std::min(lower, elements + 1)), static_cast<int>(std::max(upper, 0.0)),
-          confidence.place};
+  return {static_cast<int>(std::min(lower, sample.elements_of_block() + 1.0)),
+          static_cast<int>(std::max(upper, 0.0)), confidence.place};
 }
 
 TwoBounds TwoBounds::plan(const Problem& problem, const Device& device) {
@@ -180,7 +177,7 @@ bool TwoBounds::serves(const Problem& problem, const Device& device) {
                            index_bytes * (1 << config.digit_bits);
   const double outputs = k * (element_bytes + (problem.wide_indices ? 8 : 4));
   return workspace <=
-         tuning::kTwoBoundsMemoryOfOutputs * outputs + tuning::kTwoBoundsMemoryOfInput * cols * element_bytes;
+         tuning::kSampleMemoryOfOutputs * outputs + tuning::kSampleMemoryOfInput * cols * element_bytes;
 }
 
 void TwoBounds::describe(const Problem&, char* text, size_t text_bytes) const {

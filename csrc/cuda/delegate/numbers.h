@@ -23,17 +23,15 @@ inline constexpr int64_t kDelegateMinBufferShare = 8;
 // Tiles of 32 KB (1-byte dtypes: 16) that each block fetches into L2 while the bound is found: 4.7 TB/s for
 // some microseconds.
 inline constexpr int kSamplePrefetchTiles = 4;
+
 // ---- Two bounds from a sample ----
 
-// The workspace is so many times the outputs and such a share of the input at most; of its second buffer, for
-// what a digit leaves of the candidates, so small a share is enough.
-inline constexpr double kTwoBoundsMemoryOfOutputs = 1.5;
-inline constexpr double kTwoBoundsMemoryOfInput = 0.08;
+// Of the buffer for what a digit leaves of the candidates, this share of the first is enough.
 inline constexpr int kTwoBoundsSecondBuffer = 8;
 
 // Elements of the sample, of a thread, and threads of a block, fewer where rows are short; blocks of a row,
-// as many as the GPU has SMs for. The sample is such a share of a row at most: memory gives some 25 of a
-// million million places a second, so elements come in sectors of 32 bytes, four of each 16, where the finds
+// as many as the GPU has SMs for. The sample is such a share of a row at most: memory has some
+// 25,000 places a microsecond, so elements come in sectors of 32 bytes, four of each 16, where the finds
 // of that many blocks tell whatever is alike in a sector, and else one by one.
 inline constexpr int kTwoBoundsElements = 4;
 inline constexpr int kTwoBoundsThreads = 1024;
@@ -54,9 +52,6 @@ inline constexpr Confidence kTwoBoundsConfidence[] = {
     {4.5, 4, 0, 0, 0},       {2.9, 2, 0, 1.13, 3}, {1.75, 2, 0, 2.06, 3}, {0.85, 2, 0, 2.85, 2.7},
     {0.15, 2, 0, 3.53, 2.5}, {0, 1, 3, 2.4, 1.5},  {0, 1, 13, 1.54, 1},   {0, 1, 37, 1.06, 0.6},
 };  // of 1, 2, 4 to 128 blocks
-// Of so many winners in a block's part of the sample, and others, half lie above their mean but for some
-// hundredths.
-inline constexpr double kTwoBoundsSurelyHalf = 64;
 // A row has so many elements for each winner at most: of fewer winners the best of lines tell more. And this
 // share of its elements lies between the bounds at most: more is as good as all.
 inline constexpr int64_t kTwoBoundsMostColsPerK = 1024;

@@ -135,9 +135,7 @@ __global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
                                       kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
   };
   const Extended lower = ranks.lower <= elements ? bound_of(ranks.lower) : Extended{0, 0};
-  const Extended upper = ranks.upper == ranks.lower ? lower
-                         : ranks.upper > 0          ? bound_of(ranks.upper)
-                                                    : Selection<Word, Index>::highest();
+  const Extended upper = ranks.upper > 0 ? bound_of(ranks.upper) : Selection<Word, Index>::highest();
 
   FoundBounds<Word, Index>* const of_row = found + row * sample.blocks;
   if (thread == 0) of_row[number] = {lower, upper};
