@@ -141,7 +141,4 @@ def sample_of(rows: int, cols: int, k: int, dtype: torch.dtype) -> Sample:
     room = max(4 * k, cols / tuning.number("kSampleBufferShare"), 1.25 * of_neighbours)
     most = tuning.number("kSampleMostNeighbours") * of_neighbours
     room = min(room, most, cols / tuning.number("kSampleMostBufferShare"))
-    # What it and a second buffer of half of it take, beside outputs with indices of 64 bits.
-    most_bytes = 1.5 * k * (dtype.itemsize + 8) + 0.08 * cols * dtype.itemsize
-    room = min(room, most_bytes / (1.5 * (dtype.itemsize + (4 if cols < 2**32 else 8))))
     return Sample(cols, dtype, blocks, group, rank, min(cols, max(int(room), 2 * k)))

@@ -177,7 +177,7 @@ bool TwoBounds::serves(const Problem& problem, const Device& device) {
                            index_bytes * (1 << config.digit_bits);
   const double outputs = k * (element_bytes + (problem.wide_indices ? 8 : 4));
   return workspace <=
-         tuning::kSampleMemoryOfOutputs * outputs + tuning::kSampleMemoryOfInput * cols * element_bytes;
+         tuning::kTwoBoundsMemoryOfOutputs * outputs + tuning::kTwoBoundsMemoryOfInput * cols * element_bytes;
 }
 
 void TwoBounds::describe(const Problem&, char* text, size_t text_bytes) const {

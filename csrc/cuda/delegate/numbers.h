@@ -26,7 +26,10 @@ inline constexpr int kSamplePrefetchTiles = 4;
 
 // ---- Two bounds from a sample ----
 
-// Of the buffer for what a digit leaves of the candidates, this share of the first is enough.
+// The workspace is so many times the outputs and such a share of the input at most; of its second buffer, for
+// what a digit leaves of the candidates, this share of the first is enough.
+inline constexpr double kTwoBoundsMemoryOfOutputs = 1.5;
+inline constexpr double kTwoBoundsMemoryOfInput = 0.08;
 inline constexpr int kTwoBoundsSecondBuffer = 8;
 
 // Elements of the sample, of a thread, and threads of a block, fewer where rows are short; blocks of a row,

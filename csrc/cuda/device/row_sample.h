@@ -16,11 +16,6 @@ namespace gputopk::cuda {
 
 namespace tuning {
 
-// What is stored of a row, candidates and what a digit leaves of them, takes so many times the outputs'
-// memory and such a share of the input's at most.
-inline constexpr double kSampleMemoryOfOutputs = 1.5;
-inline constexpr double kSampleMemoryOfInput = 0.08;
-
 // Of the bound, where so many winners are expected in a sample.
 template <class Real>
 GPUTOPK_HOST_DEVICE Real sample_rank(Real winners) {
@@ -91,14 +86,7 @@ inline RowSample sample_of_lines(const Problem& problem) {
   const double room = std::min(
       std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
       std::min(tuning::kSampleMostNeighbours * of_neighbours, cols / tuning::kSampleMostBufferShare));
-  // Of two buffers the second is half as large.
-  const int index_bytes = has_narrow_indices(problem.cols) ? 4 : 8;
-  const double outputs = k * (element_bytes + (problem.wide_indices ? 8 : 4));
-  const double most_bytes =
-      tuning::kSampleMemoryOfOutputs * outputs + tuning::kSampleMemoryOfInput * cols * element_bytes;
-  const double most_room = most_bytes / (1.5 * (element_bytes + index_bytes));
-  sample.room =
-      std::min(problem.cols, std::max(static_cast<int64_t>(std::min(room, most_room)), 2 * problem.k));
+  sample.room = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
   return sample;
 }
 
