@@ -93,6 +93,8 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
 
 bool FromSample::serves(const Problem& problem, const Device&) { return sample_of_lines_tells(problem); }
 
+bool ElementSample::in_sectors() const { return blocks >= tuning::kTwoBoundsSectorBlocks; }
+
 int ElementSample::elements_of_block() const { return threads * tuning::kTwoBoundsElements; }
 
 namespace {

@@ -4,10 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/key_order.h"  // GPUTOPK_HOST_DEVICE
 #include "core/problem.h"
 #include "cuda/cost.h"
-#include "cuda/delegate/numbers.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
 #include "cuda/windows.h"
@@ -86,7 +84,7 @@ struct FromSample {
 struct ElementSample {
   int blocks, threads;
 
-  GPUTOPK_HOST_DEVICE bool in_sectors() const { return blocks >= tuning::kTwoBoundsSectorBlocks; }
+  bool in_sectors() const;  // of memory, else one by one
   int elements_of_block() const;
   int64_t elements() const { return int64_t{blocks} * elements_of_block(); }
 };

@@ -72,7 +72,7 @@ struct SampledPlaces {
   int taken;  // by a lane of what lies side by side
 
   __device__ SampledPlaces(const ElementSample& sample, int number, const Bits* row, int64_t cols)
-      : in_sectors(sample.in_sectors()),
+      : in_sectors(sample.blocks >= tuning::kTwoBoundsSectorBlocks),
         blocks(sample.blocks),
         number(number),
         head(RowShape<Bits>(row, cols).head),
