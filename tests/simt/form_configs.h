@@ -149,15 +149,12 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
 
 template <>
 cuda::delegate::TwoBounds config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
-  namespace tuning = cuda::tuning;
   auto config = cuda::delegate::TwoBounds::plan(problem, device);
   config.sample.blocks = static_cast<int>(take("sample_blocks", config.sample.blocks));
   config.sample.threads = static_cast<int>(take("threads", config.sample.threads));
-  const int64_t bytes = gputopk::dtype_bytes(problem.dtype), per_vector = 16 / bytes;
-  const int64_t per_sector = 2 * std::min<int64_t>(per_vector, tuning::kTwoBoundsElements);
-  require(config.sample.in_sectors()
-              ? (problem.cols / per_vector - 1) / 2 >= config.sample.elements() / per_sector
-              : problem.cols >= config.sample.elements(),
+  const int64_t vectors = problem.cols * gputopk::dtype_bytes(problem.dtype) / 16;
+  const int64_t places = config.sample.in_sectors() ? (vectors - 1) / 2 : problem.cols;
+  require(config.sample.elements() / config.sample.side_by_side(problem) <= places,
           "so short a row for its sample");
   config.ranks = cuda::delegate::ranks_in(config.sample, problem);
   config.ranks.lower = static_cast<int>(take("rank", config.ranks.lower));

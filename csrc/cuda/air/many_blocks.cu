@@ -103,17 +103,11 @@ cudaError_t launch(const ManyBlocks& config, const Problem& problem, const Buffe
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
   RadixPasses<Bits, Index> params{};
-  params.input = static_cast<const Bits*>(buffers.input);
-  params.row_stride = problem.row_stride;
-  params.cols = problem.cols;
-  params.k = problem.k;
+  params.select(problem, buffers);
   params.blocks_per_row = config.blocks_per_row;
-  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.adaptive = config.adaptive;
   params.early_stop = config.early_stop;
   params.likely_passes = tuning::kLikelyPasses;
-  params.wanted = problem.last_alone ? Wanted::kLast : Wanted::kWinners;
-  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   size_t zeroed_bytes = 0;
   carve(config, problem, buffers.workspace, params, zeroed_bytes);
 

@@ -95,6 +95,10 @@ bool FromSample::serves(const Problem& problem, const Device&) { return sample_o
 
 bool ElementSample::in_sectors() const { return blocks >= tuning::kTwoBoundsSectorBlocks; }
 
+int ElementSample::side_by_side(const Problem& problem) const {
+  return in_sectors() ? 2 * std::min(16 / dtype_bytes(problem.dtype), tuning::kTwoBoundsElements) : 1;
+}
+
 int ElementSample::elements_of_block() const { return threads * tuning::kTwoBoundsElements; }
 
 namespace {
@@ -136,15 +140,17 @@ TwoBoundsRanks ranks_in(const ElementSample& sample, const Problem& problem) {
   const tuning::Confidence& confidence = confidence_of(sample);
   // Of a sorted or an equal row a block's part has as many winners as are to be expected, but for what it
   // takes of one stratum.
-  const int side_by_side =
-      sample.in_sectors() ? 2 * std::min(16 / dtype_bytes(problem.dtype), tuning::kTwoBoundsElements) : 0;
-  const double spread = confidence.deviations * winners.deviation + confidence.ranks + side_by_side;
+  const int of_stratum = sample.in_sectors() ? sample.side_by_side(problem) : 0;
+  const double spread = confidence.deviations * winners.deviation + confidence.ranks + of_stratum;
   const double lower = std::ceil(winners.mean + spread), upper = std::floor(winners.mean - spread + 1);
   return {static_cast<int>(std::min(lower, sample.elements_of_block() + 1.0)),
           static_cast<int>(std::max(upper, 0.0)), confidence.place};
 }
 
-TwoBounds TwoBounds::plan(const Problem& problem, const Device& device) {
+namespace {
+
+// All of the plan but how the row is read.
+TwoBounds with_bounds(const Problem& problem, const Device& device) {
   TwoBounds config{};
   config.sample = element_sample(problem, device);
   config.ranks = ranks_in(config.sample, problem);
@@ -157,10 +163,17 @@ TwoBounds TwoBounds::plan(const Problem& problem, const Device& device) {
   const double per_rank = cols / config.sample.elements_of_block();
   config.candidates = std::min(cols, apart * per_rank);
   config.buffer = std::min(problem.cols, static_cast<int64_t>((apart + spare) * per_rank));
-  config.blocks_per_row = blocks_of_passes(problem, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
   config.likely_passes = passes_of_stored(problem, config.candidates);
   config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
+}  // namespace
+
+TwoBounds TwoBounds::plan(const Problem& problem, const Device& device) {
+  TwoBounds config = with_bounds(problem, device);
+  config.blocks_per_row = blocks_of_passes(problem, device);
   return config;
 }
 
@@ -168,7 +181,7 @@ bool TwoBounds::serves(const Problem& problem, const Device& device) {
   if (problem.cols < tuning::kSampleMinCols || problem.k < problem.cols / tuning::kTwoBoundsMostColsPerK) {
     return false;
   }
-  const TwoBounds config = plan(problem, device);
+  const TwoBounds config = with_bounds(problem, device);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
   const double room = static_cast<double>(config.buffer);
   if (room > tuning::kTwoBoundsMostBetween * cols) return false;

@@ -80,11 +80,12 @@ struct FromSample {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
-// A sample of single elements, in blocks of so many threads: a power of two of them, 128 at most.
+// A sample of elements, in blocks of so many threads: a power of two of them, 128 at most.
 struct ElementSample {
   int blocks, threads;
 
-  bool in_sectors() const;  // of memory, else one by one
+  bool in_sectors() const;                         // of memory, else one by one
+  int side_by_side(const Problem& problem) const;  // of a sector; 1: one by one
   int elements_of_block() const;
   int64_t elements() const { return int64_t{blocks} * elements_of_block(); }
 };

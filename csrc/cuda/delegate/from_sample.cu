@@ -139,16 +139,9 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   RadixPasses<Bits, Index> params{};
   Sample<Bits, Index> sample{};
   const Memory<Bits, Index> memory(config, problem, buffers.workspace, params, sample);
-  params.input = static_cast<const Bits*>(buffers.input);
-  params.row_stride = problem.row_stride;
-  params.cols = problem.cols;
-  params.k = problem.k;
+  params.select(problem, buffers);
   params.blocks_per_row = config.blocks_per_row;
-  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
-  params.adaptive = params.early_stop = true;
   params.likely_passes = config.likely_passes;
-  params.wanted = problem.last_alone ? Wanted::kLast : Wanted::kWinners;
-  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
   if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample_blocks_per_row)) {

@@ -201,10 +201,6 @@ class ReachingStage {
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
 
-  // A lane hands over so many at once, of one vector at most.
-  static constexpr int kAtOnce = kHandedOver<Bits, Index>;
-  static constexpr size_t bytes(int full) { return (full + 32 * kAtOnce) * (sizeof(Bits) + sizeof(Index)); }
-
   const Order& order;
   const CandidateRange<Word, Index>& range;
   uint32_t* const histogram;
@@ -214,28 +210,7 @@ class ReachingStage {
   const EitherEnd<Bits> output;
   const BoundedBuffer<Bits, Index> buffer;
   unsigned long long *const winner_cursor, *const candidate_cursor;
-  const int full;  // from so many on they are sorted out
-  Index* const indices;
-  Bits* const values = reinterpret_cast<Bits*>(indices + full + 32 * kAtOnce);
-  int count = 0;  // the same in all lanes
-
-  // By whole warps: kAtOnce elements a lane, value(i) at index(i), those whose bits are set in `taken`.
-  template <class Value, class Place>
-  __device__ __forceinline__ void push_each(uint32_t taken, Value&& value, Place&& index) {
-#pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) push(taken >> i & 1, value(i), index(i));
-  }
-  // Up to kAtOnce times before there is a look at whether it is full.
-  __device__ __forceinline__ void push(bool take, Bits value, Index index) {
-    const unsigned takers = __ballot_sync(~0u, take);
-    if (take) {
-      const int at = count + __popc(takers & lanes_below());
-      values[at] = value;
-      indices[at] = index;
-    }
-    count += __popc(takers);
-  }
-  __device__ bool is_full() const { return count >= full; }
+  WarpStage<Bits, Index, kHandedOver<Bits, Index>> entries;
 
   __device__ __forceinline__ void sort_out() {
     const Found found = tally();
@@ -250,6 +225,7 @@ class ReachingStage {
   __device__ __forceinline__ Found tally() const {
     __syncwarp();  // the lanes' entries are in shared memory
     Found found{};
+    const int count = entries.count();
     for (int i = lane(); i - lane() < count; i += 32) {
       const Extended x = entry(i);
       found.winners += __popc(__ballot_sync(~0u, i < count && high < x));
@@ -260,32 +236,31 @@ class ReachingStage {
 
   // Writes winners and candidates from these places on, and counts the candidates.
   __device__ __forceinline__ void write(Found first) {
+    const int count = entries.count();
     for (int i = lane(); i - lane() < count; i += 32) {
       const Extended x = entry(i);
       const bool wins = i < count && high < x, stays = i < count && is_between(x);
       const unsigned winners = __ballot_sync(~0u, wins), candidates = __ballot_sync(~0u, stays);
       if (wins && writes_winners) {
-        output.write(static_cast<int64_t>(first.winners + __popc(winners & lanes_below())), values[i],
-                     static_cast<int64_t>(indices[i]));
+        output.write(static_cast<int64_t>(first.winners + __popc(winners & entries.lanes_below())),
+                     entries.value(i), static_cast<int64_t>(entries.index(i)));
       }
       if (stays) {
         atomicAdd(histogram + range.bin(x), 1u);
-        buffer.write(static_cast<int64_t>(first.candidates + __popc(candidates & lanes_below())), values[i],
-                     indices[i]);
+        buffer.write(static_cast<int64_t>(first.candidates + __popc(candidates & entries.lanes_below())),
+                     entries.value(i), entries.index(i));
       }
       first.winners += __popc(winners);
       first.candidates += __popc(candidates);
     }
-    __syncwarp();  // all have been read before the next ones arrive
-    count = 0;
+    entries.clear();
   }
 
  private:
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  __device__ static unsigned lanes_below() { return (1u << lane()) - 1; }
+  __device__ int lane() const { return entries.lane(); }
   __device__ Extended entry(int i) const {
-    const int at = min(i, count - 1);
-    return {order(values[at]), static_cast<Index>(last_index - indices[at])};
+    const int at = min(i, entries.count() - 1);
+    return {order(entries.value(at)), static_cast<Index>(last_index - entries.index(at))};
   }
   __device__ bool is_between(const Extended& x) const { return !(x < low) && !(high < x); }
 };
@@ -298,14 +273,14 @@ using SureWinners = StagedWriter<Bits, Index, EitherEnd<Bits>, kHandedOver<Bits,
 template <class Order, class Index>
 struct Stages {
   using Bits = typename Order::Bits;
+  using Reaching = WarpStage<Bits, Index, kHandedOver<Bits, Index>>;
   static constexpr int kEntry = static_cast<int>(sizeof(Bits) + sizeof(Index));
   static constexpr int kAlone = kEntry <= 8 ? tuning::kReachingStaged : tuning::kWideReachingStaged;
   static constexpr int kBeside =  // winners
       kEntry <= 8 ? tuning::kFewReachingStaged : tuning::kFewWideReachingStaged;
   static constexpr int kWinners = kAlone - kBeside - 32 * kHandedOver<Bits, Index>;
-  static constexpr size_t kBytes = ReachingStage<Order, Index>::bytes(kAlone);
-  static_assert(ReachingStage<Order, Index>::bytes(kBeside) + SureWinners<Bits, Index>::bytes(kWinners) <=
-                    kBytes &&
+  static constexpr size_t kBytes = Reaching::bytes(kAlone);
+  static_assert(Reaching::bytes(kBeside) + SureWinners<Bits, Index>::bytes(kWinners) <= kBytes &&
                 kWinners >= 32);
 };
 
@@ -355,6 +330,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   using Stage = ReachingStage<Order, Index>;
   unsigned char* const dynamic = dynamic_shared();
   __shared__ CandidateRange<Word, Index> range;
+
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
   auto& state = params.states[row];
@@ -385,10 +361,9 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
               {params.buffer(0, row), params.buffer_capacity[0]},
               from_end ? &state.written_from_end : &state.written,
               &state.buffered,
-              many ? WarpStages::kBeside : WarpStages::kAlone,
-              reinterpret_cast<Index*>(own_stages)};
-  SureWinners<Bits, Index> sure_winners(own_stages + Stage::bytes(WarpStages::kBeside), WarpStages::kWinners,
-                                        stage.output, stage.winner_cursor);
+              {own_stages, many ? WarpStages::kBeside : WarpStages::kAlone}};
+  SureWinners<Bits, Index> sure_winners(own_stages + WarpStages::Reaching::bytes(WarpStages::kBeside),
+                                        WarpStages::kWinners, stage.output, stage.winner_cursor);
   uint32_t counted = 0;                // winners, where they are not written
   BoundFilter<Order> reaching(order);  // possibly at or above the lower bound
   KeyFilter<Order> above(order);       // surely above the upper one
@@ -430,18 +405,18 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
         if (most_of_lane <= tuning::kReachingFewOfLane && most_of_lane <= kAtOnce) {
           for (int left = most_of_lane; left > 0; --left) {
             const int at = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
-            stage.push(chosen != 0, element_of(loaded, at), index(at));
+            stage.entries.push(chosen != 0, element_of(loaded, at), index(at));
             chosen &= chosen - 1;
           }
-          if (stage.is_full()) stage.sort_out();
+          if (stage.entries.is_full()) stage.sort_out();
         } else if constexpr (kElements > 1) {
 #pragma unroll
           for (int first = 0; first < kVectors * kElements; first += kAtOnce) {
-            stage.push_each(
+            stage.entries.push_each(
                 chosen >> first & ((1u << kAtOnce) - 1),
                 [&](int i) { return loaded[(first + i) / kElements][(first + i) % kElements]; },
                 [&](int i) { return index(first + i); });
-            if (stage.is_full()) stage.sort_out();
+            if (stage.entries.is_full()) stage.sort_out();
           }
         }
       },
@@ -492,16 +467,9 @@ cudaError_t launch(const TwoBounds& config, const Problem& problem, const Buffer
   using Bits = typename Order::Bits;
   RadixPasses<Bits, Index> params{};
   const Memory<Bits, Index> memory(config, problem, buffers.workspace, params);
-  params.input = static_cast<const Bits*>(buffers.input);
-  params.row_stride = problem.row_stride;
-  params.cols = problem.cols;
-  params.k = problem.k;
+  params.select(problem, buffers);
   params.blocks_per_row = config.blocks_per_row;
-  params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
-  params.adaptive = params.early_stop = true;
   params.likely_passes = config.likely_passes;
-  params.wanted = problem.last_alone ? Wanted::kLast : Wanted::kWinners;
-  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
   if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample.blocks)) {

@@ -11,6 +11,7 @@
 #include <cuda/atomic>
 
 #include "core/key_order.h"
+#include "core/problem.h"
 #include "cuda/device/numbers.h"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_reader.cuh"
@@ -163,6 +164,18 @@ struct RadixPasses {
   __device__ Digit digit(int pass, const RowState<Word, Index>& state) const {
     return digit_of_pass(pass, digit_bits, 8 * static_cast<int>(sizeof(Bits)) - state.key_bits_less,
                          index_bits - state.index_bits_less);
+  }
+
+  // What is selected: winners of the problem's rows, or its last ones alone.
+  void select(const Problem& problem, const Buffers& buffers) {
+    input = static_cast<const Bits*>(buffers.input);
+    row_stride = problem.row_stride;
+    cols = problem.cols;
+    k = problem.k;
+    index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
+    adaptive = early_stop = true;
+    wanted = problem.last_alone ? Wanted::kLast : Wanted::kWinners;
+    output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   }
 
   // Carves the part of the workspace that must be zero before the first pass, then the rest.

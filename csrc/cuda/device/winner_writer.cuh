@@ -39,60 +39,94 @@ struct CandidateBuffer {
   }
 };
 
-// Entries that one warp has found and not yet written. A global atomic an element costs up to 3.5 times
-// the read (PERFORMANCE.md); here one atomic serves `full` entries or more, no barrier is needed, and what
-// is left at the end goes out with one atomic a block. A lane pushes up to kAtOnce entries.
-template <class Bits, class Index, class Sink, int kAtOnce = 1>
-class StagedWriter {
+// Entries that one warp has found, in its own shared memory, until there are `full` of them. A lane pushes up
+// to kAtOnce before the warp looks whether there are.
+template <class Bits, class Index, int kAtOnce = 1>
+class WarpStage {
  public:
   // A full warp may push when one entry is missing.
   static constexpr int capacity(int full) { return full + 32 * kAtOnce; }
   static constexpr size_t bytes(int full) { return capacity(full) * (sizeof(Bits) + sizeof(Index)); }
 
-  // `stage` is bytes(full) of the warp's own shared memory; `cursor` counts what all blocks of the row
-  // have written to `sink`.
-  __device__ StagedWriter(unsigned char* stage, int full, Sink sink, unsigned long long* cursor)
+  // `stage` is bytes(full) of the warp's own shared memory.
+  __device__ WarpStage(unsigned char* stage, int full)
       : indices_(reinterpret_cast<Index*>(stage)),
         values_(reinterpret_cast<Bits*>(stage + capacity(full) * sizeof(Index))),
-        full_(full),
-        sink_(sink),
-        cursor_(cursor) {}
+        full_(full) {}
 
-  // Called by all lanes of the warp together.
-  __device__ void push(bool take, Bits value, Index index) {
-    const unsigned takers = __ballot_sync(~0u, take);
-    if (takers == 0) return;
+  __device__ int count() const { return count_; }
+  __device__ bool is_full() const { return count_ >= full_; }
+  __device__ Bits value(int i) const { return values_[i]; }
+  __device__ Index index(int i) const { return indices_[i]; }
+
+  // Called by all lanes of the warp together, as what follows; `takers` are the lanes that take.
+  __device__ __forceinline__ void push(unsigned takers, bool take, Bits value, Index index) {
     if (take) {
       const int at = count_ + __popc(takers & lanes_below());
       values_[at] = value;
       indices_[at] = index;
     }
     count_ += __popc(takers);
-    if (count_ >= full_) flush();
   }
-
+  __device__ __forceinline__ void push(bool take, Bits value, Index index) {
+    push(__ballot_sync(~0u, take), take, value, index);
+  }
   // The same of kAtOnce elements a lane, value(i) at index(i), those whose bits are set in `taken`.
   template <class Value, class Place>
-  __device__ void push_each(uint32_t taken, Value&& value, Place&& index) {
+  __device__ __forceinline__ void push_each(uint32_t taken, Value&& value, Place&& index) {
 #pragma unroll
-    for (int i = 0; i < kAtOnce; ++i) {
-      const bool take = taken >> i & 1;
-      const unsigned takers = __ballot_sync(~0u, take);
-      if (take) {
-        const int at = count_ + __popc(takers & lanes_below());
-        values_[at] = value(i);
-        indices_[at] = index(i);
-      }
-      count_ += __popc(takers);
-    }
-    if (count_ >= full_) flush();
+    for (int i = 0; i < kAtOnce; ++i) push(taken >> i & 1, value(i), index(i));
+  }
+  // Once its entries have been read, with a barrier of the warp before new ones arrive.
+  __device__ void clear() {
+    __syncwarp();
+    count_ = 0;
+  }
+
+  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
+  __device__ static unsigned lanes_below() { return (1u << lane()) - 1; }
+
+ private:
+  Index* indices_;
+  Bits* values_;
+  int full_;
+  int count_ = 0;  // the same in all lanes
+};
+
+// Writes what it stages. A global atomic an element costs up to 3.5 times the read (PERFORMANCE.md); here one
+// atomic serves `full` entries or more, no barrier is needed, and what is left at the end goes out with one
+// atomic a block.
+template <class Bits, class Index, class Sink, int kAtOnce = 1>
+class StagedWriter {
+  using Stage = WarpStage<Bits, Index, kAtOnce>;
+
+ public:
+  static constexpr size_t bytes(int full) { return Stage::bytes(full); }
+
+  // `stage` is bytes(full) of the warp's own shared memory; `cursor` counts what all blocks of the row
+  // have written to `sink`.
+  __device__ StagedWriter(unsigned char* stage, int full, Sink sink, unsigned long long* cursor)
+      : stage_(stage, full), sink_(sink), cursor_(cursor) {}
+
+  // Called by all lanes of the warp together.
+  __device__ void push(bool take, Bits value, Index index) {
+    const unsigned takers = __ballot_sync(~0u, take);
+    if (takers == 0) return;
+    stage_.push(takers, take, value, index);
+    if (stage_.is_full()) flush();
+  }
+  // The same of kAtOnce elements a lane, as WarpStage has them.
+  template <class Value, class Place>
+  __device__ void push_each(uint32_t taken, Value&& value, Place&& index) {
+    stage_.push_each(taken, value, index);
+    if (stage_.is_full()) flush();
   }
 
   // What is left, with one atomic a block. The three steps are called by all threads of the block with a
   // barrier between them, so that several writers can share the barriers; `counts` is shared memory, a
   // number a warp and one more.
   __device__ void publish(unsigned long long* counts) const {
-    if (lane() == 0) counts[threadIdx.x / 32] = static_cast<unsigned long long>(count_);
+    if (Stage::lane() == 0) counts[threadIdx.x / 32] = static_cast<unsigned long long>(stage_.count());
   }
   __device__ void reserve(unsigned long long* counts) const {  // by one thread
     const int warps = static_cast<int>(blockDim.x) / 32;
@@ -111,26 +145,21 @@ class StagedWriter {
  private:
   __device__ void flush() {
     unsigned long long base = 0;
-    if (lane() == 0) base = atomicAdd(cursor_, static_cast<unsigned long long>(count_));
+    if (Stage::lane() == 0) base = atomicAdd(cursor_, static_cast<unsigned long long>(stage_.count()));
     write_out(__shfl_sync(~0u, base, 0));
   }
 
-  __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
-  __device__ static unsigned lanes_below() { return (1u << lane()) - 1; }
-
   __device__ void write_out(unsigned long long base) {
     __syncwarp();  // the lanes' entries are in shared memory
-    for (int i = lane(); i < count_; i += 32) sink_.write(base + i, values_[i], indices_[i]);
-    __syncwarp();  // and have been read before the next ones arrive
-    count_ = 0;
+    for (int i = Stage::lane(); i < stage_.count(); i += 32) {
+      sink_.write(base + i, stage_.value(i), stage_.index(i));
+    }
+    stage_.clear();
   }
 
-  Index* indices_;
-  Bits* values_;
-  int full_;
+  Stage stage_;
   Sink sink_;
   unsigned long long* cursor_;
-  int count_ = 0;  // the same in all lanes
 };
 
 }  // namespace gputopk::cuda
