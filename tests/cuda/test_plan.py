@@ -605,6 +605,38 @@ def test_registers_of_a_cluster_hold_the_row_and_its_list_what_reaches_the_bound
         assert "delegate.resident_cluster" not in every_form(meta(3, cols, dtype=dtype), 1)
 
 
+RESIDENT_GRID = (
+    r"delegate: a row in the registers of (\d+) blocks, (\d+) threads, (\d+) elements a thread, "
+    r"bound from (\d+) delegates, lists of (\d+), ordered by (\d+)"
+)
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_registers_of_the_gpu_hold_the_rows_and_its_lists_what_reaches_the_bound(dtype):
+    served = 0
+    for rows, cols, k in itertools.product(
+        (1, 3, 8), (131_072, 500_001, 2**20, 2_097_151), (1, 50, 255, 256, 2048, 4096)
+    ):
+        text, in_order = every_form(meta(rows, cols, dtype=dtype), k).get(
+            "delegate.resident_grid", ("", True)
+        )
+        if not text:
+            continue
+        served += 1
+        blocks, threads, elements, delegates, room, parts = numbers_of(RESIDENT_GRID, text)
+        # All blocks run at once.
+        assert in_order and rows * blocks <= 132 and threads in (512, 1024)
+        assert cols <= blocks * threads * elements and elements * dtype.itemsize <= 128
+        # k delegates reach the bound, which is none of the last ones.
+        assert k <= tuning.number("kResidentMostRank") * delegates
+        assert k < room <= threads * tuning.number("kResidentClusterItems")
+        assert delegates * max(dtype.itemsize, 4) <= room * (dtype.itemsize + 4)
+        assert parts == (tuning.number("kResidentParts") if k >= tuning.number("kResidentPartsMinK") else 1)
+    assert served >= 20
+    for rows, cols in ((1, tuning.number("kGridMinCols") - 1), (1, 2**23), (9, 2**18)):
+        assert "delegate.resident_grid" not in every_form(meta(rows, cols, dtype=dtype), 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64], ids=oracle.name_of)
 def test_the_bound_of_an_equal_row_is_reached_by_k_elements(dtype):
     """There the best delegates are of one line of the sample: an element's rank is its index."""

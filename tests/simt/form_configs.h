@@ -213,6 +213,32 @@ cuda::delegate::ResidentCluster config_of(const Problem& problem, const cuda::De
   return config;
 }
 template <>
+cuda::delegate::ResidentGrid config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  namespace tuning = cuda::tuning;
+  auto config = cuda::delegate::ResidentGrid::plan(problem, device);
+  config.threads = static_cast<int>(take("threads", std::max(tuning::kClusterMinThreads, config.threads)));
+  config.elements = static_cast<int>(take("elements", std::max(tuning::kResidentElements, config.elements)));
+  config.blocks = static_cast<int>(take("blocks", std::max(tuning::kResidentParts, config.blocks)));
+  config.of_warp = static_cast<int>(take("of_warp", std::max(1, config.of_warp)));
+  config.room = static_cast<int>(take("room", config.threads * tuning::kResidentClusterItems));
+  config.ordered_by = take("parts", 0) != 0 ? tuning::kResidentParts : 1;
+  config.without_room = cuda::delegate::EqualShares::plan(problem, device);
+  const int64_t held = int64_t{config.blocks} * config.threads * config.elements;
+  const int bytes = gputopk::dtype_bytes(problem.dtype);
+  require(config.threads >= tuning::kClusterMinThreads && config.blocks >= tuning::kResidentParts,
+          "such blocks");
+  require(problem.cols + 16 / bytes - 1 <= held, "so long a row for the registers");
+  require(problem.k <= config.delegates(), "a bound of that rank");
+  require(config.delegates() * std::max(bytes, 4) <= config.room * (bytes + 4),
+          "so little room for delegates");
+  require(config.room % 64 == 0 && config.room >= problem.k &&
+              config.room <= config.threads * tuning::kResidentClusterItems,
+          "such room");
+  const bool has_room = problem.rows * config.blocks <= 2 * device.sm_count;  // the emulator's
+  require(has_room || config.without_room.threads > 0, "a row of which no sample tells k");
+  return config;
+}
+template <>
 cuda::delegate::EqualShares config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::delegate::EqualShares::plan(problem, device);
   take_bound(problem, take, config);
@@ -266,13 +292,17 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
                      static_cast<int>(capacity)};
     require(capacity <= 8 * shape.cluster.threads, "so large a capacity for its threads");
   }
-  shape.sample = shape.parts > 1 ? 16 * shape.parts : 0;
+
+  shape.sample_blocks = static_cast<int>(take("sample_blocks", 1));
+
+  shape.sample_chunk = static_cast<int>(take("sample_chunk", 8 * shape.parts / shape.sample_blocks));
+  require(shape.sample_blocks <= std::min(shape.parts, device.cluster_blocks), "blocks of a sample");
   shape.threads = static_cast<int>(take("threads", shape.threads));
   shape.capacity = static_cast<int>(take("capacity", shape.capacity));
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));
   shape.blocks_per_row = static_cast<int>(take("blocks", std::max(1, shape.blocks_per_row)));
   require(shape.parts > 1 || problem.cols <= shape.capacity, "so long a row for one block");
-  require(problem.cols >= shape.sample, "so short a row for its sample");
+  require(problem.cols >= shape.sample_chunk * shape.sample_blocks, "so short a row for its sample");
   // What a thread keeps: sort/numbers.h.
   const bool wide = gputopk::dtype_bytes(problem.dtype) == 8 || problem.cols > simt::most_cols_of_32_bits;
   require(shape.capacity <= (wide ? 8 : 12) * shape.threads, "so large a capacity for its threads");

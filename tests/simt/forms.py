@@ -96,6 +96,17 @@ def _resident_cluster(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _resident_grid(rng: random.Random) -> dict[str, int]:
+    return {
+        "blocks": rng.choice((4, 5, 7)),
+        "threads": rng.choice((256, 256, 512)),
+        "elements": rng.choice((16, 16, 32)),
+        "of_warp": rng.choice((1, 2, 4, 8)),
+        "room": rng.choice((128, 512, 1024, 2048)),
+        "parts": rng.choice((0, 1)),
+    }
+
+
 def _equal_shares(rng: random.Random) -> dict[str, int]:
     shares = {"blocks": rng.choice((1, 2, 3, 7)), "order_threads": rng.choice((256, 512, 1024))}
     return _delegate_cluster(rng) | shares
@@ -113,7 +124,13 @@ def _split_bucket(rng: random.Random) -> dict[str, int]:
 def _whole_rows(rng: random.Random) -> dict[str, int]:
     capacity = rng.choice((1024, 2048))
     parts = rng.choice((1, 2, 4, 16))
-    return {"parts": parts, "capacity": capacity, "threads": capacity // 8, "blocks": rng.randint(1, 3)}
+    return {
+        "parts": parts,
+        "sample_blocks": rng.choice((1, 1, parts)),
+        "capacity": capacity,
+        "threads": capacity // 8,
+        "blocks": rng.randint(1, 3),
+    }
 
 
 _DRAW = {
@@ -128,6 +145,7 @@ _DRAW = {
     "delegate.two_bounds": _two_bounds,
     "delegate.one_cluster": _delegate_cluster,
     "delegate.resident_cluster": _resident_cluster,
+    "delegate.resident_grid": _resident_grid,
     "delegate.equal_shares": _equal_shares,
     "sort.whole_rows": _whole_rows,
     "split_bucket.radix": _split_bucket,

@@ -92,6 +92,12 @@ LARGE_PARTS = (
     "float32 normal 1x9000 k=4700 form=sort.whole_rows forced=1 parts=4 capacity=1024 threads=128 blocks=2 "
     "tile=1024 sm_count=2",
 )
+SAMPLED = (
+    "float32 normal 1x9000 k=4700 form=sort.whole_rows forced=1 parts=16 sample_blocks=4 capacity=1024 "
+    "threads=128 blocks=2 tile=1024",
+    "int16 few_distinct 1x9000 k=9000 form=sort.whole_rows forced=1 parts=8 sample_blocks=8 capacity=2048 "
+    "threads=256",
+)
 CROWDED = (
     "float32 winners_in_one_subrange 2x4000 k=4000 form=sort.whole_rows sm_count=2",
     "float32 few_distinct 2x3000 k=3000 form=sort.whole_rows sm_count=2",
@@ -141,6 +147,19 @@ RESIDENT_CLUSTER = (
     "float32 ones_with_four_outliers 1x20000 k=600 form=delegate.resident_cluster forced=1 cluster=8 "
     "threads=256 room=1024",
     "float32 normal 2x9000 k=700 form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1",
+)
+RESIDENT_GRID = (
+    "float32 normal 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 sm_count=4",
+    "float32 normal 1x14001 k=300 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 parts=1 "
+    "room=512 sm_count=2",
+    "float32 few_distinct 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=4 "
+    "sm_count=4",
+    "int16 all_equal 1x14000 k=200 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
+    "room=256 sm_count=2",
+    "float32 normal 1x14000 k=60 form=delegate.resident_grid forced=1 blocks=5 threads=256 of_warp=2 room=64 "
+    "sm_count=3",
+    "float32 mostly_minus_infinity 1x14000 k=60 form=delegate.resident_grid forced=1 blocks=4 threads=256 "
+    "of_warp=2 room=128 sm_count=2",
 )
 STRIDED = (
     "float32 normal 66x9 k=3 inner=33",
@@ -297,8 +316,11 @@ MUTANTS = (
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", DIGITS
     ),
     Mutant("device/block_sort.cuh", "quarter + within.of(key, index)", "within.of(key, index)", SPREAD),
-    Mutant("sort/parts.cu", "__syncthreads();  // splitters are there, and bins are clear", ";", SORTED),
-    Mutant("sort/parts.cu", "part[e] < needed", "part[e] + 1 < needed", LARGE_PARTS),
+    Mutant("sort/parts.cu", "__syncthreads();  // bins are clear", ";", SORTED),
+    Mutant("sort/parts.cu", "part < needed", "part + 1 < needed", LARGE_PARTS),
+    Mutant("sort/parts.cu", "__syncthreads();  // all ranks are known", ";", SAMPLED),
+    Mutant("sort/parts.cu", "Cluster::wait();  // all chunks are in order", "__syncthreads();", SAMPLED),
+    Mutant("sort/parts.cu", "at - first + (is_before(at) ? 1 : 0)", "at - first", SAMPLED),
     Mutant(
         "sort/parts.cu",
         "__syncthreads();  // the next chunk comes to where the last one was",
@@ -383,6 +405,32 @@ MUTANTS = (
         "delegate/resident_cluster.cu", "__syncthreads();  // the counts are there", ";", RESIDENT_CLUSTER
     ),
     Mutant("delegate/resident_cluster.cu", "better + rank", "rank", RESIDENT_CLUSTER),
+    Mutant(
+        "delegate/resident_grid.cu",
+        "cooperative_groups::this_grid().sync();",
+        "__syncthreads();",
+        RESIDENT_GRID,
+    ),
+    Mutant("delegate/resident_grid.cu", "__threadfence();  // each thread's writes", ";  //", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__syncthreads();  // the counts are zero", ";", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__syncthreads();  // each part has its places", ";", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__syncthreads();  // all have counted", ";", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "next[bin] = 0", "next[bin] = 1", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "[](Bits) { return 1; }", "[](Bits) { return 0; }", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "reversed_of(i) < selection.low.reversed", "false", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "k - better - selection.owed", "k - selection.owed", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__ldcg(&state.overflows) == 0 &&", "", RESIDENT_GRID),
+    Mutant(
+        "delegate/resident_grid.cu", "all.most() <= static_cast<uint32_t>(params.room)", "true", RESIDENT_GRID
+    ),
+    Mutant(
+        "delegate/resident_grid.cu",
+        "__syncthreads();  // no thread looks at counts any more",
+        ";",
+        RESIDENT_GRID,
+    ),
+    Mutant("device/block_sort.cuh", "entries[i] > entry", "entries[i] >= entry", RESIDENT_GRID),
+    Mutant("device/block_sort.cuh", "__syncthreads();  // all are there", ";", RESIDENT_GRID),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),
     # Rows that do not lie side by side.
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),

@@ -87,6 +87,8 @@ FORMS = {
         ("1x20000", 9000, "sm_count=2"),
         ("1x9000", 4700, "forced=1 parts=4 capacity=1024 threads=128 blocks=2 tile=1024 sm_count=2"),
         ("1x9000", 4700, "forced=1 parts=2 capacity=128 threads=64 blocks=2 tile=1024 sm_count=2"),
+        ("1x9000", 4700, "forced=1 parts=16 sample_blocks=4 capacity=1024 threads=128 blocks=2 tile=1024"),
+        ("2x9000", 9000, "forced=1 parts=8 sample_blocks=8 capacity=2048 threads=256 cluster_room=2"),
     ],
     "split_bucket.radix": [
         ("3x3000", 20, "forced=1 threads=128"),
@@ -118,6 +120,13 @@ FORMS = {
         ("1x9000", 60, "forced=1 cluster=8 threads=256 cluster_room=4"),
         ("2x9000", 700, "forced=1 cluster=4 threads=256 parts=1"),
         ("1x20000", 300, "forced=1 cluster=8 threads=256 parts=1 room=1024"),
+    ],
+    "delegate.resident_grid": [
+        ("2x9000", 20, "forced=1 blocks=5 threads=256 room=1024 sm_count=5"),
+        ("1x14001", 100, "forced=1 blocks=4 threads=256 of_warp=8 room=512 sm_count=2"),
+        ("1x30001", 300, "forced=1 blocks=4 threads=256 elements=32 of_warp=8 parts=1 room=512 sm_count=2"),
+        ("2x12000", 60, "forced=1 blocks=4 threads=256 of_warp=4 room=128 sm_count=4"),
+        ("1x12000", 60, "forced=1 blocks=4 threads=256 of_warp=4 sm_count=1"),
     ],
     "delegate.equal_shares": [
         ("2x6000", 50, "forced=1 threads=256"),

@@ -45,8 +45,8 @@ bool FromMaxima::serves(const Problem& problem, const Device&) {
 const char* unsupported_reason(const Problem& problem, const Device& device) {
   if (problem.k == 0) return nullptr;
   if (FromMaxima::serves(problem, device) || OneCluster::serves(problem, device) ||
-      ResidentCluster::serves(problem, device) || FromSample::serves(problem, device) ||
-      TwoBounds::serves(problem, device)) {
+      ResidentCluster::serves(problem, device) || ResidentGrid::serves(problem, device) ||
+      FromSample::serves(problem, device) || TwoBounds::serves(problem, device)) {
     return nullptr;
   }
   return "it needs rows of more than 64 bytes for each of the k elements, so that there are as many "
@@ -389,6 +389,51 @@ bool ResidentCluster::serves(const Problem& problem, const Device& device) {
   return problem.cols >= tuning::kResidentMinCols && plan(problem, device).threads > 0;
 }
 
+ResidentGrid ResidentGrid::plan(const Problem& problem, const Device& device) {
+  const int bytes = dtype_bytes(problem.dtype);
+  // The row may begin anywhere in its first vector.
+  const int64_t places = problem.cols + 16 / bytes - 1;
+  const int most_elements = bytes == 8 ? tuning::kResidentElements : tuning::kResidentMostElements;
+  const int64_t blocks =
+      std::min(device.sm_count / problem.rows, divide_up(problem.cols, tuning::kGridLeastShare));
+  ResidentGrid config{};
+  config.blocks = static_cast<int>(blocks);
+  // Small blocks, whose barriers are short, unless they have no room.
+  int threads = tuning::kResidentMinThreads, elements = tuning::kResidentElements;
+  while (blocks * threads * elements < places &&
+         (threads < tuning::kClusterMaxThreads || elements < most_elements)) {
+    (elements < most_elements ? elements : threads) *= 2;
+  }
+  if (blocks < tuning::kResidentParts || blocks * threads * elements < places) return config;
+  config.elements = elements;
+  const double k = static_cast<double>(problem.k);
+  const double warps = static_cast<double>(blocks * threads / 32);
+  config.of_warp = 1;
+  while (k > tuning::kResidentMostRank * warps * config.of_warp) config.of_warp *= 2;
+  if (config.of_warp > tuning::kGridMostOfWarp) return config;
+  config.ordered_by = problem.k >= tuning::kResidentPartsMinK ? tuning::kResidentParts : 1;
+
+  const double delegates = warps * config.of_warp;
+  const double rank = k * (1 + 1.0 / tuning::kResidentRankSlack) + tuning::kResidentLeastSlack;
+  // Some stand for more than one element.
+  const double candidates = delegates * -std::log(1 - rank / delegates);
+  const int entry_bytes = bytes + static_cast<int>(sizeof(uint32_t));
+  const double room = std::max(
+      {tuning::kGridRoom * candidates / config.ordered_by, k, delegates * std::max(bytes, 4) / entry_bytes});
+  const int64_t most =
+      std::min(most_room(problem, device, threads), int64_t{tuning::kResidentClusterItems} * threads);
+  config.room = static_cast<int>(divide_up(static_cast<int64_t>(room) + tuning::kResidentLeastRoom, 64) * 64);
+  if (config.room > most) return config;
+  config.threads = threads;
+  config.without_room = EqualShares::plan(problem, device);
+  return config;
+}
+
+bool ResidentGrid::serves(const Problem& problem, const Device& device) {
+  return problem.cols >= tuning::kGridMinCols && problem.rows <= tuning::kGridMostRows &&
+         EqualShares::serves(problem, device) && plan(problem, device).threads > 0;
+}
+
 EqualShares EqualShares::plan(const Problem& problem, const Device& device, bool windows) {
   EqualShares config{sampled_bound(problem, device, windows)};
   if (config.threads == 0) return config;
@@ -471,6 +516,14 @@ void ResidentCluster::describe(const Problem&, char* text, size_t text_bytes) co
       blocks, threads, elements, rank, room, ordered_by);
 }
 
+void ResidentGrid::describe(const Problem&, char* text, size_t text_bytes) const {
+  std::snprintf(
+      text, text_bytes,
+      "delegate: a row in the registers of %d blocks, %d threads, %d elements a thread, bound from %d "
+      "delegates, lists of %d, ordered by %d",
+      blocks, threads, elements, delegates(), room, ordered_by);
+}
+
 void EqualShares::describe(const Problem& problem, char* text, size_t text_bytes) const {
   char bound[120];
   describe_bound(*this, problem, bound, sizeof(bound));
@@ -501,6 +554,14 @@ Work OneCluster::work(const Problem& problem, const Device& device) const {
 Work ResidentCluster::work(const Problem& problem, const Device& device) const {
   Work work = work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
                       /*reads=*/1);
+  work.way = ordered_by > 1 ? 1 : 0;
+  work.winners /= ordered_by;
+  work.entries /= ordered_by;
+  return work;
+}
+
+Work ResidentGrid::work(const Problem& problem, const Device& device) const {
+  Work work = work_of(problem, device, problem.rows * blocks, threads, /*per_sm=*/1, /*reads=*/1);
   work.way = ordered_by > 1 ? 1 : 0;
   work.winners /= ordered_by;
   work.entries /= ordered_by;

@@ -211,4 +211,29 @@ struct EqualShares : SampledBound {
                         Stream stream) const;
 };
 
+// Rows in the registers of the whole GPU's blocks, launched together, which find the bound in what they hold:
+// one read, one launch, and the winners in order.
+struct ResidentGrid {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.resident_grid";
+
+  int threads;     // of a block; 0: such rows do not fit, or k is too much for a bound from delegates
+  int elements;    // a thread's at most
+  int blocks;      // of a row
+  int of_warp;     // delegates: a power of two
+  int room;        // of a list of candidates: a multiple of 64
+  int ordered_by;  // blocks: one, or kResidentParts, which have a list each
+  EqualShares without_room;  // where a context has none for all blocks at once
+
+  int delegates() const { return blocks * (threads / 32) * of_warp; }
+
+  static bool serves(const Problem& problem, const Device& device);
+  static ResidentGrid plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
 }  // namespace gputopk::cuda::delegate

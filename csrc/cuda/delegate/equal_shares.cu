@@ -300,8 +300,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const bool is_misled = count < static_cast<uint32_t>(row.k) || count > room;
   if (!is_misled && !is_first) return;
   if (is_misled) {
-    const Extended<Bits> bound = bound_of_row(row, part, cluster_blocks, order, state.candidates, state.count,
-                                              params.room, memory.counters, shared);
+    const Extended<Bits> bound = bound_of_row(row, part, ClusterSums{cluster_blocks}, order, state.candidates,
+                                              state.count, params.room, memory.counters, shared);
     if (threadIdx.x == 0) shared.listed = 0;
     if (threadIdx.x == 0 && is_first) *counts = 0;
     Cluster::arrive();

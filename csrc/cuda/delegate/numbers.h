@@ -148,6 +148,18 @@ inline constexpr double kResidentWaveUs = 8;
 inline constexpr double kResidentSmBytesPerUs = 60e3;
 inline constexpr double kResidentItemUs = 0.4;
 
+// ---- In the registers of the GPU ----
+
+// Rows so long, so many at most, a block's share of which is so large at least: for others, clusters do.
+inline constexpr int64_t kGridMinCols = 1 << 17;
+inline constexpr int64_t kGridMostRows = 8;
+inline constexpr int64_t kGridLeastShare = 2048;
+// Delegates of a warp at most. The rank of the bound among all delegates is kResidentMostRank at most.
+inline constexpr int kGridMostOfWarp = 8;
+// A list has room for so many times what is expected of it, and so many more.
+inline constexpr double kGridRoom = 2;
+inline constexpr int kResidentLeastRoom = 512;
+
 // ---- From a sample, equal shares ----
 
 // A share is so many units of rows: within some hundredths of another wherever it is worth while. A block has

@@ -102,14 +102,16 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                                                    params.prefetched_tiles, memory.counters, shared, bound);
   }
   if (Rows::kWindows && !has_bound && count > static_cast<int64_t>(room)) {
-    bound = bound_of_row(row, part, blocks, order, candidates, count, params.room, memory.counters, shared);
+    bound = bound_of_row(row, part, ClusterSums{blocks}, order, candidates, count, params.room,
+                         memory.counters, shared);
   }
   Listed listed{};
   for (;;) {
     listed = list_row(part, bound, blocks, number, order, candidates, static_cast<uint32_t>(params.room),
                       memory, shared);
     if (listed.all >= k && listed.all <= room) break;
-    bound = bound_of_row(row, part, blocks, order, candidates, count, params.room, memory.counters, shared);
+    bound = bound_of_row(row, part, ClusterSums{blocks}, order, candidates, count, params.room,
+                         memory.counters, shared);
   }
 
   // Step 3.

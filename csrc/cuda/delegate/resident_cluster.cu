@@ -20,6 +20,7 @@
 #include "core/key_order.h"
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
+#include "cuda/delegate/resident.cuh"
 #include "cuda/delegate/sampled_row.cuh"
 #include "cuda/device/cluster_launch.h"
 #include "cuda/device/equals.cuh"
@@ -41,35 +42,10 @@ struct Params {
   WinnerWriter<Bits> output;
 };
 
-constexpr int kParts = tuning::kResidentParts;
-static_assert(kParts == 4, "a vector of counts");
-
-// A bound, and pivots between parts of what reaches it.
-template <class Word>
-struct Bounds {
-  Word bound;
-  Word pivots[kParts - 1];
-
-  // Of a key that reaches it, the better, the lower.
-  __device__ int part_of(Word key) const {
-    int part = 0;
-#pragma unroll
-    for (int i = 0; i < kParts - 1; ++i) part += key < pivots[i];
-    return part;
-  }
-};
-
 template <class Word>
 struct BoundScratch {
   KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
   Bounds<Word> of_block, of_all;
-};
-
-// A list's entries in each part.
-struct alignas(16) PartCounts {
-  uint32_t of[kParts];
-
-  __device__ uint32_t sum() const { return of[0] + of[1] + of[2] + of[3]; }
 };
 
 // What the cluster's blocks have listed of each part: all of them, those before this one, and the most of
@@ -79,10 +55,7 @@ struct ListedParts {
   uint32_t most;
 
   // Whether each part's block has room for it behind its own list.
-  __device__ bool fit(uint32_t room) const {
-    const uint32_t most_of_part = max(max(all.of[0], all.of[1]), max(all.of[2], all.of[3]));
-    return most + most_of_part <= room;
-  }
+  __device__ bool fit(uint32_t room) const { return most + all.most() <= room; }
 };
 
 struct PartScratch {
@@ -116,8 +89,9 @@ __device__ __forceinline__ Bounds<Word> bounds_of_cluster(Word delegate, int ran
                                                           PartScratch& parts, EqualsScratch& equals,
                                                           Shared<Bits>& shared) {
   Bounds<Word> own{};
-  own.bound = bound_of_block(delegate, rank, tuning::kResidentLeastSlack + rank / tuning::kResidentRankSlack,
-                             divides, own.pivots, counters, scratch.of_warps);
+  own.bound = bound_of_block<Word>([&](auto&& visit) { visit(delegate); }, rank, slack_of_rank(rank), divides,
+                                   own.pivots, counters, scratch.of_warps)
+                  .key;
   equals.reset();
   if (threadIdx.x == 0) {
     scratch.of_block = own;
@@ -234,28 +208,20 @@ __device__ __forceinline__ void write_in_parts(const ListedParts& listed, uint32
                                                const BlockMemory<Bits, Index>& memory, uint32_t* sent,
                                                BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
                                                const Output& output) {
-  const auto of_part = [&](const PartCounts& counts, int part) {
-    uint32_t count = counts.of[0];
-#pragma unroll
-    for (int p = 1; p < kParts; ++p) count = part == p ? counts.of[p] : count;
-    return count;
-  };
   for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
     const Bits bits = memory.values[i];
     const int part = part_of(bits);
     // At the end of the room there.
-    const uint32_t at = static_cast<uint32_t>(room) - of_part(listed.all, part) +
-                        of_part(listed.before, part) + atomicAdd(sent + part, 1u);
+    const uint32_t at = static_cast<uint32_t>(room) - listed.all.of_part(part) + listed.before.of_part(part) +
+                        atomicAdd(sent + part, 1u);
     Cluster::of_block(memory.values, part)[at] = bits;
     Cluster::of_block(memory.indices, part)[at] = memory.indices[i];
   }
-  const int own = number < kParts ? static_cast<int>(of_part(listed.all, number)) : 0;
+  const int own = number < kParts ? static_cast<int>(listed.all.of_part(number)) : 0;
   if (number < kParts) prepare_sort(own, memory, scratch);
   Cluster::arrive();
   Cluster::wait();  // the parts are where they belong
-  int better = 0;
-#pragma unroll
-  for (int p = 0; p < kParts; ++p) better += p < number ? static_cast<int>(listed.all.of[p]) : 0;
+  const int better = static_cast<int>(listed.all.before(number));
   if (number >= kParts || better >= k) return;
   const int first = room - own;
   sort_prepared<tuning::kResidentClusterItems>(
@@ -339,8 +305,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     }
   }
   if (listed.all < static_cast<uint64_t>(wanted) || listed.all > room) {
-    const Extended<Bits> bound = bound_of_row(row, part, blocks, order, AllCandidates{}, row.cols,
-                                              params.room, memory.counters, shared);
+    const Extended<Bits> bound = bound_of_row(row, part, ClusterSums{blocks}, order, AllCandidates{},
+                                              row.cols, params.room, memory.counters, shared);
     listed = list_row(part, bound, blocks, number, order, AllCandidates{}, static_cast<uint32_t>(params.room),
                       memory, shared);
     own_listed = shared.listed;

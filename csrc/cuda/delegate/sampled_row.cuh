@@ -325,10 +325,28 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
 // bound_of_row's, two histograms, are within those of the smallest block.
 static_assert((tuning::kClusterMinThreads / 32 + 1) * kDigits >= 2 << tuning::kClusterDigitBits);
 
+// Adds up what the blocks of a row's cluster have counted.
+struct ClusterSums {
+  int blocks;
+
+  __device__ void operator()(uint32_t* own, uint32_t* sums, int bins) const {
+    Cluster::arrive();
+    Cluster::wait();  // all blocks have counted
+    for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += static_cast<int>(blockDim.x)) {
+      uint32_t sum = 0;
+      for (int block = 0; block < blocks; ++block) sum += Cluster::of_block(own, block)[bin];
+      sums[bin] = sum;
+    }
+    Cluster::arrive();
+    Cluster::wait();  // all have added up
+  }
+};
+
 // Where a sample misled: a bound that k of the row's `count` candidates reach, and no more than there is room
-// for. The same in all `blocks` of the row's cluster.
-template <class Order, class OfRow, class Bits = typename Order::Bits>
-__device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> part, int blocks, Order order,
+// for. The same in all blocks of the row: add_up(own, sums, bins) makes `sums` of what they have counted, by
+// all threads of all of them, with barriers before and behind.
+template <class Order, class OfRow, class AddUp, class Bits = typename Order::Bits>
+__device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> part, AddUp add_up, Order order,
                                                     OfRow candidates, int64_t count, int room,
                                                     uint32_t* counters, Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
@@ -349,15 +367,7 @@ __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> pa
     } else {
       count_next_digit(order, part.begin, part.cols, part.reversed, selection, digit, own, nothing, has);
     }
-    Cluster::arrive();
-    Cluster::wait();  // all blocks have counted
-    for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += static_cast<int>(blockDim.x)) {
-      uint32_t sum = 0;
-      for (int block = 0; block < blocks; ++block) sum += Cluster::of_block(own, block)[bin];
-      sums[bin] = sum;
-    }
-    Cluster::arrive();
-    Cluster::wait();  // all have added up
+    add_up(own, sums, bins);
     const TargetDigit<uint32_t> target = find_target_digit(sums, bins, selection.owed, shared.search);
     selection.narrow(digit, target.digit, target.above, target.count);
     const uint64_t reaching = static_cast<uint64_t>(row.k) - selection.owed + selection.candidates;

@@ -16,6 +16,7 @@
 
 #include "cuda/device/block_sort.h"
 #include "cuda/device/entries.cuh"
+#include "cuda/device/entry.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/numbers.h"
 #include "cuda/device/selection.cuh"
@@ -505,6 +506,34 @@ __device__ __forceinline__ void prepare_sort(int count, const BlockMemory<Bits, 
   if (threadIdx.x == 0) scratch.comparisons = 0;
 }
 
+// Ranks few entries, no more than threads, by comparing each with all: for so few, the barriers of bins take
+// longer. As sort_prepared.
+template <class Order, class Index, class Read, class Write>
+__device__ __forceinline__ void rank_few(int count, int wanted, const Order& order,
+                                         const BlockMemory<typename Order::Bits, Index>& memory, Read&& read,
+                                         Write&& write) {
+  using Bits = typename Order::Bits;
+  using Entry = EntryOf<Bits, Index>;
+  auto* const entries = reinterpret_cast<typename Entry::type*>(memory.counters);
+  // As many lanes compare an entry as there are for each.
+  int lanes = 1;
+  while (lanes < 32 && 2 * lanes * count <= static_cast<int>(blockDim.x)) lanes *= 2;
+  const int own = static_cast<int>(threadIdx.x) / lanes, first = static_cast<int>(threadIdx.x) % lanes;
+  Bits bits{};
+  Index index{};
+  typename Entry::type entry = 0;
+  if (own < count) {
+    read(own, bits, index);
+    entry = Entry::pack(order(bits), index);
+    if (first == 0) entries[own] = entry;
+  }
+  __syncthreads();  // all are there
+  int rank = 0;
+  for (int i = first; i < count; i += lanes) rank += entries[i] > entry;
+  for (int step = lanes / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
+  if (own < count && first == 0 && rank < wanted) write(rank, bits, index);
+}
+
 // Puts the best `wanted` of `count` entries in order, which are no more than blockDim.x * kItems: read(i,
 // bits, index) gives number i and is called for all of them before write(rank, bits, index) is for any, once
 // for each rank < wanted. By all threads of a block, with a barrier before the next call.
@@ -516,6 +545,10 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  if (count <= min(tuning::kSortRankedFew, threads)) {
+    rank_few(count, wanted, order, memory, read, write);
+    return;
+  }
   const uint32_t* const bins = memory.counters;
   const int count_of_bins = bins_for(count);
   Bits bits[kItems];

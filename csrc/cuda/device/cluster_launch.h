@@ -18,10 +18,11 @@ GPUTOPK_HOST_DEVICE int64_t part_of_cluster(int64_t cols, int blocks, int elemen
   return (cols + blocks * line - 1) / (blocks * line) * line;
 }
 
-// Whether a launch failed as this context, of a part of the GPU perhaps, has no room for such a cluster. Then
-// nothing is left of the error.
+// Whether a launch failed as this context, of a part of the GPU perhaps, has no room for such a cluster, or
+// for so many blocks at once. Then nothing is left of the error.
 inline bool lacks_room(ErrorCode error) {
-  const bool lacks = error == cudaErrorInvalidClusterSize || error == cudaErrorLaunchOutOfResources;
+  const bool lacks = error == cudaErrorInvalidClusterSize || error == cudaErrorLaunchOutOfResources ||
+                     error == cudaErrorCooperativeLaunchTooLarge;
   if (lacks) cudaGetLastError();  // not left for the next call to find
   return lacks;
 }

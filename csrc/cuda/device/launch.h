@@ -83,6 +83,23 @@ cudaError_t launch_kernel(bool ahead, void (*kernel)(Parameters...), unsigned bl
   return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
 }
 
+// Launches a kernel whose blocks all run at once, so that they may wait for each other.
+template <class... Parameters, class... Arguments>
+cudaError_t launch_together(void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
+                            size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+}
+
 // Lets a kernel run in clusters of more than the eight blocks that any device takes. `allowed` as above.
 template <class Kernel>
 cudaError_t allow_large_clusters(Kernel* kernel, std::atomic<uint64_t>& allowed) {

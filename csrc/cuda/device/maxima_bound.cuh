@@ -83,9 +83,9 @@ struct KeySpan {
   Word least, greatest;
 
   __device__ KeySpan over_warp() const { return {warp_min(least), warp_max(greatest)}; }
-  __device__ static KeySpan over_block(Word key, KeySpan* of_warps) {
+  __device__ KeySpan over_block(KeySpan* of_warps) const {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    const KeySpan own = KeySpan{key, key}.over_warp();
+    const KeySpan own = over_warp();
     if (lane == 0) of_warps[threadIdx.x / 32] = own;
     __syncthreads();  // all warps have theirs
     return of_warps[min(lane, static_cast<int>(blockDim.x / 32) - 1)].over_warp();
@@ -97,26 +97,37 @@ template <class Word>
 inline constexpr int kCountsOfBound =
     (8 * static_cast<int>(sizeof(Word)) + kBoundBits - 1) / kBoundBits << kBoundBits;
 
-// A key that `rank` of the block's threads have or exceed, and no more than `slack` beyond, unless more are
-// equal to it: digit after digit of the span of their keys. rank <= blockDim.x. And, if `divides`, `pivots`,
-// best first, between parts of about as many of what reaches it. By all threads of the block; `counts`,
-// kCountsOfBound<Word> of them, and `of_warps` are in shared memory.
-template <int kPivots, class Word>
-__device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, bool divides,
-                                               Word (&pivots)[kPivots], uint32_t* counts,
-                                               KeySpan<Word>* of_warps) {
+template <class Word>
+struct BlockBound {
+  Word key;
+  int reaching;  // of the block's keys
+};
+
+// A key that `rank` of the block's keys are or exceed, and no more than `slack` beyond, unless more are equal
+// to it: digit after digit of their span. each(visit) calls visit(key) with each of the thread's own; there
+// are `rank` of all threads' at least. And, if `divides`, `pivots`, best first, between parts of about as
+// many of what reaches it. By all threads of the block; `counts`, kCountsOfBound<Word> of them, and
+// `of_warps` are in shared memory.
+template <class Word, int kPivots, class Each>
+__device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank, int slack, bool divides,
+                                                           Word (&pivots)[kPivots], uint32_t* counts,
+                                                           KeySpan<Word>* of_warps) {
   constexpr int kBins = 1 << kBoundBits;
   static_assert(kBins == 4 * 32, "a vector a lane");
   for (int i = static_cast<int>(threadIdx.x); i < kCountsOfBound<Word>; i += static_cast<int>(blockDim.x)) {
     counts[i] = 0;
   }
-  const KeySpan<Word> span = KeySpan<Word>::over_block(key, of_warps);  // and the counts are zero
+  KeySpan<Word> span{static_cast<Word>(~Word{0}), 0};
+  each([&](Word key) { span = {min(span.least, key), max(span.greatest, key)}; });
+  span = span.over_block(of_warps);  // and the counts are zero
   const int lane = static_cast<int>(threadIdx.x % 32);
   Word low = span.least, width = span.greatest - span.least;
-  int above = 0;  // threads, of all that is in no bin any more
+  int above = 0;  // keys, of all that are in no bin any more
   for (;; divides = false, counts += kBins) {
     const int shift = max(bits_of(width) - kBoundBits, 0);
-    if (low <= key && key - low <= width) atomicAdd(counts + static_cast<int>((key - low) >> shift), 1u);
+    each([&](Word key) {
+      if (low <= key && key - low <= width) atomicAdd(counts + static_cast<int>((key - low) >> shift), 1u);
+    });
     __syncthreads();  // all have counted
     // Lanes have four bins each, the greatest first.
     const int first = kBins - 4 * lane - 4;
@@ -149,7 +160,7 @@ __device__ __forceinline__ Word bound_of_block(Word key, int rank, int slack, bo
       }
     }
     low += find(rank) << shift;
-    if (shift == 0 || reaching <= rank + slack) return low;
+    if (shift == 0 || reaching <= rank + slack) return {low, reaching};
     width = (Word{1} << shift) - 1;
     above = reaching - of_bin;
   }

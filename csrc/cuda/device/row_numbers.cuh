@@ -148,6 +148,16 @@ class RowNumbers {
   static constexpr int kVectors = kElements / kInVector;
   static_assert(kElements % kInVector == 0, "whole vectors");
 
+  // Where a thread's elements lie.
+  struct Places {
+    int first, step;
+
+    // Of element number i, in ascending order of i.
+    __device__ __forceinline__ int index(unsigned i) const {
+      return first + static_cast<int>(i / kInVector) * step + static_cast<int>(i % kInVector);
+    }
+  };
+
   // The row's beginning in its first vector.
   __device__ static int shift_of(const Bits* row) {
     return static_cast<int>(reinterpret_cast<uintptr_t>(row) % kVectorBytes / sizeof(Bits));
@@ -157,19 +167,19 @@ class RowNumbers {
   // stripes have elements.
   __device__ __forceinline__ RowNumbers(const Bits* row, int cols, int place, int stripe,
                                         const Numbers<Order>& numbers, int shift = 0)
-      : first_(place * kInVector - shift), step_(stripe * kInVector) {
+      : places{place * kInVector - shift, stripe * kInVector} {
     const bool aligned = shift == shift_of(row);
     Vector<Bits> loaded[kVectors];
     // Winners are read once more.
-    if (aligned && first_ >= 0 && first_ + (kVectors - 1) * step_ + kInVector <= cols) {
+    if (aligned && places.first >= 0 && places.first + (kVectors - 1) * places.step + kInVector <= cols) {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        loaded[v] = load_vector<Reading::kAgain>(row + (first_ + v * step_));
+        loaded[v] = load_vector<Reading::kAgain>(row + (places.first + v * places.step));
       }
     } else {
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        const int first = first_ + v * step_;
+        const int first = places.first + v * places.step;
         if (aligned && first >= 0 && first + kInVector <= cols) {
           loaded[v] = load_vector<Reading::kAgain>(row + first);
         } else {
@@ -190,15 +200,10 @@ class RowNumbers {
     }
   }
 
-  // Of element number i, in ascending order of i.
-  __device__ __forceinline__ int index(unsigned i) const {
-    return first_ + static_cast<int>(i / kInVector) * step_ + static_cast<int>(i % kInVector);
-  }
+  __device__ __forceinline__ int index(unsigned i) const { return places.index(i); }
 
   Number number[kElements];
-
- private:
-  int first_, step_;
+  const Places places;
 };
 
 }  // namespace gputopk::cuda

@@ -34,8 +34,8 @@ using Config =
     std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
                  bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
                  sort::Copy, sort::WholeRows, delegate::FromSample, delegate::OneCluster,
-                 delegate::ResidentCluster, delegate::EqualShares, delegate::TwoBounds, delegate::FromMaxima,
-                 split_bucket::Tree, split_bucket::Radix>;
+                 delegate::ResidentCluster, delegate::ResidentGrid, delegate::EqualShares,
+                 delegate::TwoBounds, delegate::FromMaxima, split_bucket::Tree, split_bucket::Radix>;
 
 struct Plan {
   Problem problem;

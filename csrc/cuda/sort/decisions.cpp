@@ -106,9 +106,30 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
   const int64_t room = most / 2 / tuning::kSortPartSlack;
   const int64_t parts = std::max(divide_up(entries, room), divide_up(device.sm_count, problem.rows));
   shape.parts = static_cast<int>(std::min<int64_t>(power_of_two_from(parts), tuning::kSortMaxParts));
-  shape.sample = std::min(shape.parts * tuning::kSortSamplesPerPart, most);
-  const int64_t slack = tuning::kSortPartSlack * divide_up(entries, shape.parts);
-  shape.capacity = static_cast<int>(std::clamp<int64_t>(power_of_two_from(slack), kLeastBins, most));
+  // Blocks of a cluster share the sample.
+  const int64_t sample = int64_t{shape.parts} * tuning::kSortSamplesPerPart;
+  const int most_blocks = std::min(device.cluster_blocks, tuning::kSortClusterMostBlocks);
+  shape.sample_blocks = 1;
+  while (sample / shape.sample_blocks > tuning::kSortSampleChunk && 2 * shape.sample_blocks <= most_blocks &&
+         problem.rows * 2 * shape.sample_blocks <= device.sm_count) {
+    shape.sample_blocks *= 2;
+  }
+  const int word_bytes = std::max(dtype_bytes(problem.dtype), 4) + index_bytes(problem);
+  shape.sample_chunk = static_cast<int>(sample / shape.sample_blocks);
+  while (shape.sample_chunk > most ||
+         sample_bytes(entry_bytes, word_bytes, shape.sample_chunk, shape.sample_blocks) +
+                 tuning::kSortStaticBytes >
+             device.shared_bytes_per_block) {
+    shape.sample_chunk /= 2;
+  }
+
+  const double mean = static_cast<double>(entries) / shape.parts;
+  const int64_t slack = static_cast<int64_t>(tuning::kSortPartSlack * mean);
+  // Two blocks an SM, if that leaves a part some slack.
+  const int64_t half = most / 2;
+  const bool fits_half = slack > half && tuning::kSortLeastSlack * mean <= static_cast<double>(half);
+  shape.capacity =
+      static_cast<int>(fits_half ? half : std::clamp<int64_t>(divide_up(slack, 64) * 64, kLeastBins, most));
   shape.threads = threads_for(shape.capacity, items);
 
   const int64_t blocks = int64_t{tuning::kSortDealBlocksPerSm} * device.sm_count;

@@ -1,6 +1,8 @@
 // The workspace of rows that are sorted in parts.
 #pragma once
 
+#include <algorithm>
+
 #include "core/problem.h"
 #include "cuda/device/index_width.h"
 #include "cuda/sort/sort.h"
@@ -13,8 +15,9 @@ inline int index_bytes(const Problem& problem) { return has_narrow_indices(probl
 struct Memory {
   void* values;  // of all rows' entries, a part behind the other
   void* indices;
-  void* sample_values;  // in order
-  void* sample_indices;
+  uint16_t* parts;      // of all rows' entries
+  void* splitter_keys;  // rows x parts: the best of each part
+  void* splitter_indices;
   unsigned long long* counts;  // rows x parts: of entries
   unsigned long long* starts;  // rows x parts: where the next entry goes; in the end, where the part ends
   uint32_t* arrived;           // rows: blocks that have counted
@@ -23,11 +26,12 @@ struct Memory {
 
   Memory(const Problem& problem, const Shape& shape, void* base) {
     Workspace workspace(base);
-    const int64_t entries = problem.rows * shape.entries, sample = problem.rows * shape.sample;
+    const int64_t entries = problem.rows * shape.entries, splitters = problem.rows * shape.parts;
     values = workspace.take<char>(entries * dtype_bytes(problem.dtype));
     indices = workspace.take<char>(entries * index_bytes(problem));
-    sample_values = workspace.take<char>(sample * dtype_bytes(problem.dtype));
-    sample_indices = workspace.take<char>(sample * index_bytes(problem));
+    parts = workspace.take<uint16_t>(entries);
+    splitter_keys = workspace.take<char>(splitters * std::max(dtype_bytes(problem.dtype), 4));
+    splitter_indices = workspace.take<char>(splitters * index_bytes(problem));
     counts = workspace.take<unsigned long long>(problem.rows * shape.parts);
     starts = workspace.take<unsigned long long>(problem.rows * shape.parts);
     arrived = workspace.take<uint32_t>(problem.rows);

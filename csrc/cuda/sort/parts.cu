@@ -1,11 +1,13 @@
-// Rows in parts: a sample of a row, in order, gives splitters; every entry is dealt out to the part between
-// two of them; a block sorts each part. Splitters are extended keys, which no two entries share, so that
-// equal keys go to several parts as others do, and no input fills one part alone. A part that is too large
-// for a block in spite of that is sorted chunk by chunk, or digit by digit in memory.
+// Rows in parts: a sample of a row gives splitters; every entry is dealt out to the part between two of them;
+// a block sorts each part. Splitters are extended keys, which no two entries share, so that equal keys go to
+// several parts as others do, and no input fills one part alone. A part that is too large for a block in
+// spite of that is sorted chunk by chunk, or digit by digit in memory.
 
 #include <algorithm>
 
 #include "cuda/device/block_sort.cuh"
+#include "cuda/device/cluster.cuh"
+#include "cuda/device/cluster_launch.h"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/list_selection.cuh"
@@ -22,10 +24,13 @@ struct Params {
   Shape shape;
   Memory memory;
 
-  template <class Bits, class Index>
-  __device__ Entries sample_of(int64_t row) const {
-    return entries_from<Bits>({memory.sample_values, memory.sample_indices, sizeof(Index) == 8},
-                              row * shape.sample);
+  template <class Word>
+  __device__ Word* splitter_keys(int64_t row) const {
+    return static_cast<Word*>(memory.splitter_keys) + row * shape.parts;
+  }
+  template <class Index>
+  __device__ Index* splitter_indices(int64_t row) const {
+    return static_cast<Index*>(memory.splitter_indices) + row * shape.parts;
   }
   template <class Bits, class Index>
   __device__ Entries parts_of(int64_t row) const {
@@ -39,27 +44,107 @@ struct Params {
 
 // ---- The sample ----
 
+// The chunks of a row's sample, each in order, one behind the other. Behind what sorts.
+template <class Word, class Index>
+struct SampleChunks {
+  Word* keys;
+  Index* indices;
+  int chunk;  // entries of each: a power of two
+
+  __device__ SampleChunks(uint32_t* base, int of_chunk, int blocks)
+      : keys(reinterpret_cast<Word*>(base)),
+        indices(reinterpret_cast<Index*>(keys + of_chunk * blocks)),
+        chunk(of_chunk) {}
+
+  // How many entries of the chunk from number `first` on come before number `own`.
+  __device__ int before(int own, int first) const {
+    const Word key = keys[own];
+    const Index index = indices[own];
+    const auto is_before = [&](int i) {
+      const Word other = keys[i];
+      return other > key || (other == key && indices[i] < index);
+    };
+    int at = first;
+    for (int step = chunk / 2; step > 0; step /= 2) at += is_before(at + step - 1) ? step : 0;
+    return at - first + (is_before(at) ? 1 : 0);
+  }
+};
+
+// Each block of a row's cluster sorts a chunk of the sample, and then ranks that among all chunks: of the
+// whole sample every so manyth entry is a splitter.
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kSortMaxThreads)
-    sort_sample(Params params, Order order, int capacity) {
+    find_splitters(Params params, Order order, int chunk, int blocks) {
   using Bits = typename Order::Bits;
-  __shared__ BlockScratch<typename KeyWord<Bits>::type, Index> scratch;
+  using Word = typename KeyWord<Bits>::type;
+  __shared__ BlockScratch<Word, Index> scratch;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int parts = params.shape.parts, capacity = (chunk + 63) / 64 * 64;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), capacity);
-  const int64_t row = blockIdx.x, entries = params.rows.entries;
-  const int samples = params.shape.sample, parts = params.shape.parts;
-  const Entries from = params.from_of<Bits>(row), to = params.sample_of<Bits, Index>(row);
+  const SampleChunks<Word, Index> sample(memory.counters + counters_of_block(capacity, threads), chunk,
+                                         blocks);
+  const int chunk_bits = bits_of(static_cast<uint32_t>(chunk - 1));
+  const int block = static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks));
+  const int64_t row = blockIdx.x / static_cast<unsigned>(blocks), entries = params.rows.entries;
+  const Entries from = params.from_of<Bits>(row);
   follow_kernel_before();
-  for (int i = static_cast<int>(threadIdx.x); i < parts; i += static_cast<int>(blockDim.x)) {
-    params.memory.counts[row * parts + i] = 0;
+  if (block == 0) {
+    for (int i = thread; i < parts; i += threads) params.memory.counts[row * parts + i] = 0;
+    if (thread == 0) params.memory.arrived[row] = 0;
   }
-  if (threadIdx.x == 0) params.memory.arrived[row] = 0;
-  const Strata strata = Strata::of(entries, samples);
+  const Strata strata = Strata::of(entries, int64_t{chunk} * blocks);
   sort_in_block<kItems<Order, Index>>(
-      samples, samples, order, memory, scratch,
+      chunk, chunk, order, memory, scratch,
       [&](int i, Bits& bits, Index& index) {
-        read_entry(from, strata.entry_of(static_cast<uint32_t>(i)), bits, index);
+        read_entry(from, strata.entry_of(static_cast<uint32_t>(i * blocks + block)), bits, index);
       },
-      [&](int rank, Bits bits, Index index) { write_entry(to, rank, bits, index); });
+      [&](int rank, Bits bits, Index index) {
+        sample.keys[block * chunk + rank] = order(bits);
+        sample.indices[block * chunk + rank] = index;
+      });
+  Cluster::arrive();
+  Cluster::wait();  // all chunks are in order
+  // Several at a time, as each is a trip through the GPU.
+  constexpr int kInFlight = 8;
+  const int all = chunk * blocks;
+  for (int i = thread; i < all; i += kInFlight * threads) {
+    Word keys[kInFlight];
+    Index indices[kInFlight];
+#pragma unroll
+    for (int e = 0; e < kInFlight; ++e) {
+      const int at = min(i + e * threads, all - 1);
+      keys[e] = Cluster::of_block(sample.keys, at >> chunk_bits)[at];
+      indices[e] = Cluster::of_block(sample.indices, at >> chunk_bits)[at];
+    }
+#pragma unroll
+    for (int e = 0; e < kInFlight; ++e) {
+      const int at = i + e * threads;
+      if (at >= all || at >> chunk_bits == block) continue;
+      sample.keys[at] = keys[e];
+      sample.indices[at] = indices[e];
+    }
+  }
+  uint32_t* const ranks = memory.counters;
+  for (int i = thread; i < chunk; i += threads) ranks[i] = static_cast<uint32_t>(i);
+  Cluster::arrive();  // no other's chunk is looked at from here on
+  __syncthreads();    // all are here
+  for (int i = thread; i < all; i += threads) {
+    const int own = i & (chunk - 1), other = i >> chunk_bits;
+    if (other == block) continue;
+    const int before = sample.before((block << chunk_bits) + own, other << chunk_bits);
+    atomicAdd(ranks + own, static_cast<uint32_t>(before));
+  }
+  __syncthreads();  // all ranks are known
+  for (int i = thread; i < chunk; i += threads) {
+    // Splitter number p is the entry of that rank of which p parts are better. (Of fewer entries than parts,
+    // several are one.)
+    const int rank = static_cast<int>(ranks[i]);
+    for (int part = (rank * parts + all - 1) / all; part < parts && part * all / parts == rank; ++part) {
+      params.splitter_keys<Word>(row)[part] = sample.keys[block * chunk + i];
+      params.splitter_indices<Index>(row)[part] = sample.indices[block * chunk + i];
+    }
+  }
+  Cluster::wait();  // nor is this block's
 }
 
 // ---- Dealing out ----
@@ -81,15 +166,14 @@ struct Splitters {
         parts(count_of_parts) {}
 
   // By all threads of a block, a barrier before part_of.
-  __device__ void load(const Entries& sample, int samples, const Order& order) {
+  __device__ void load(const Word* row_keys, const Index* row_indices) {
     for (int node = static_cast<int>(threadIdx.x); node < parts; node += static_cast<int>(blockDim.x)) {
       if (node == 0) continue;
       const int level = bits_of(static_cast<uint32_t>(node)) - 1;
       const int first_of_level = 1 << level;
       const int splitter = (2 * (node - first_of_level) + 1) * (parts >> (level + 1)) - 1;
-      typename Order::Bits bits;
-      read_entry(sample, static_cast<int64_t>(splitter + 1) * samples / parts, bits, indices[node]);
-      keys[node] = order(bits);
+      keys[node] = row_keys[splitter + 1];
+      indices[node] = row_indices[splitter + 1];
     }
   }
 
@@ -132,8 +216,8 @@ struct Splitters {
   }
 };
 
-// Counts the entries of each part; the last block of a row finds where parts start, and how many of them have
-// entries that are kept.
+// Finds the part of each entry, and counts them; the last block of a row finds where parts start, and how
+// many of them have entries that are kept.
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlocksPerSm)
     count_parts(Params params, Order order) {
@@ -147,9 +231,10 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
   const int64_t row = blockIdx.x / blocks, block = blockIdx.x % blocks;
   const Entries from = params.from_of<Bits>(row);
   unsigned long long* const row_counts = params.memory.counts + row * parts;
+  uint16_t* const of_entries = params.memory.parts + row * params.rows.entries;
   for (int p = thread; p < parts; p += threads) counts[p] = 0;
   follow_kernel_before();
-  splitters.load(params.sample_of<Bits, Index>(row), params.shape.sample, order);
+  splitters.load(params.splitter_keys<Word>(row), params.splitter_indices<Index>(row));
   __syncthreads();
   constexpr int kCount = tuning::kSortSearches;
   const int64_t step = int64_t{threads} * blocks, entries = params.rows.entries;
@@ -167,7 +252,10 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
     splitters.parts_of(keys, indices, part);
 #pragma unroll
     for (int e = 0; e < kCount; ++e) {
-      if (first + e * step < entries) atomicAdd(counts + part[e], 1u);
+      if (first + e * step < entries) {
+        atomicAdd(counts + part[e], 1u);
+        of_entries[first + e * step] = static_cast<uint16_t>(part[e]);
+      }
     }
   }
   __syncthreads();
@@ -201,7 +289,6 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
 // The shared memory of deal_parts, deal_bytes of it.
 template <class Bits, class Index>
 struct DealMemory {
-  unsigned char* splitters;
   unsigned long long* shifts;  // from an entry's place in the tile to that in the row
   Index* indices;
   Bits* values;
@@ -209,8 +296,7 @@ struct DealMemory {
   uint16_t* part;
 
   __device__ DealMemory(unsigned char* base, int parts, int tile) {
-    splitters = base;
-    shifts = reinterpret_cast<unsigned long long*>(splitters + 16 * parts);
+    shifts = reinterpret_cast<unsigned long long*>(base);
     indices = reinterpret_cast<Index*>(shifts + parts);
     bins = reinterpret_cast<uint32_t*>(indices + tile);
     values = reinterpret_cast<Bits*>(bins + bins_for(parts) + 4);
@@ -222,53 +308,41 @@ struct DealMemory {
 // order of its parts first, so that what goes to a part is written together.
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlocksPerSm)
-    deal_parts(Params params, Order order) {
+    deal_parts(Params params) {
   using Bits = typename Order::Bits;
-  using Word = typename KeyWord<Bits>::type;
-  constexpr int kItemsHere = kItems<Order, Index>, kCount = tuning::kSortSearches;
+  constexpr int kItemsHere = kItems<Order, Index>;
   constexpr uint32_t kNowhere = ~0u;
   __shared__ uint32_t warp_sums[32];
   const int parts = params.shape.parts, blocks = params.shape.blocks_per_row, tile = params.shape.tile;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const DealMemory<Bits, Index> memory(dynamic_shared(), parts, tile);
-  Splitters<Order, Index> splitters(memory.splitters, parts);
   const int64_t row = blockIdx.x / blocks, entries = params.rows.entries;
   const Entries from = params.from_of<Bits>(row), to = params.parts_of<Bits, Index>(row);
   unsigned long long* const starts = params.memory.starts + row * parts;
+  const uint16_t* const of_entries = params.memory.parts + row * entries;
   const int bin_count = bins_for(parts);
   follow_kernel_before();
-  splitters.load(params.sample_of<Bits, Index>(row), params.shape.sample, order);
   const int needed = static_cast<int>(params.memory.needed[row]);
 
   for (int64_t first = static_cast<int64_t>(blockIdx.x % blocks) * tile; first < entries;
        first += int64_t{tile} * blocks) {
     const int count = static_cast<int>(min(entries - first, static_cast<int64_t>(tile)));
     for (int i = thread; i < bin_count; i += threads) memory.bins[i] = 0;
-    __syncthreads();  // splitters are there, and bins are clear
+    __syncthreads();  // bins are clear
     Bits bits[kItemsHere];
     Index indices[kItemsHere];
-    uint32_t places[kItemsHere];
+    uint32_t places[kItemsHere];  // the part, and how many came to it before
 #pragma unroll
     for (int e = 0; e < kItemsHere; ++e) {
-      read_entry(from, first + min(thread + e * threads, count - 1), bits[e], indices[e]);
+      const int64_t at = first + min(thread + e * threads, count - 1);
+      read_entry(from, at, bits[e], indices[e]);
+      places[e] = of_entries[at];
     }
 #pragma unroll
-    for (int group = 0; group < kItemsHere; group += kCount) {
-      Word keys[kCount];
-      Index indices_of[kCount];
-      int part[kCount];
-#pragma unroll
-      for (int e = 0; e < kCount; ++e) {
-        keys[e] = order(bits[group + e]);
-        indices_of[e] = indices[group + e];
-      }
-      splitters.parts_of(keys, indices_of, part);
-#pragma unroll
-      for (int e = 0; e < kCount; ++e) {
-        const bool goes = thread + (group + e) * threads < count && part[e] < needed;
-        places[group + e] =
-            goes ? static_cast<uint32_t>(part[e]) << 16 | atomicAdd(memory.bins + part[e], 1u) : kNowhere;
-      }
+    for (int e = 0; e < kItemsHere; ++e) {
+      const int part = static_cast<int>(places[e]);
+      const bool goes = thread + e * threads < count && part < needed;
+      places[e] = goes ? places[e] << 16 | atomicAdd(memory.bins + part, 1u) : kNowhere;
     }
     __syncthreads();
     start_bins(memory.bins, bin_count, warp_sums, nullptr);
@@ -497,27 +571,39 @@ template <class Order, class Index>
 ErrorCode launch(const Problem& problem, const Params& params, const Order& order, Stream stream) {
   constexpr int kEntryBytes = BlockMemory<typename Order::Bits, Index>::kEntryBytes;
   const Shape& shape = params.shape;
-  static std::atomic<uint64_t> sample_allowed, deal_allowed, parts_allowed;
+  static std::atomic<uint64_t> sample_allowed, clusters_allowed, deal_allowed, parts_allowed;
   const unsigned rows = static_cast<unsigned>(params.rows.rows);
   const unsigned deal_blocks = rows * static_cast<unsigned>(shape.blocks_per_row);
 
-  const int sample_threads = std::min(tuning::kSortMaxThreads, std::max(64, shape.sample / 2));
-  size_t bytes = static_cast<size_t>(block_bytes(kEntryBytes, shape.sample, sample_threads));
-  cudaError_t error = allow_shared_memory(sort_sample<Order, Index>, bytes, sample_allowed);
-  if (error != cudaSuccess) return error;
-  error = launch_kernel(/*ahead=*/true, sort_sample<Order, Index>, rows,
-                        static_cast<unsigned>(sample_threads), bytes, stream, params, order, shape.sample);
+  // Where a context has no room for so large a cluster, there are fewer samples.
+  struct Clusters {
+    int blocks;  // of each
+  };
+  const ErrorCode unsampled =
+      launch_with_room(Clusters{shape.sample_blocks}, [&](Clusters clusters) -> cudaError_t {
+        constexpr int kWordBytes = sizeof(typename KeyWord<typename Order::Bits>::type) + sizeof(Index);
+        const auto kernel = find_splitters<Order, Index>;
+        const size_t bytes =
+            static_cast<size_t>(sample_bytes(kEntryBytes, kWordBytes, shape.sample_chunk, clusters.blocks));
+        cudaError_t failed = allow_shared_memory(kernel, bytes, sample_allowed);
+        if (failed == cudaSuccess) failed = allow_large_clusters(kernel, clusters_allowed);
+        if (failed != cudaSuccess) return failed;
+        const unsigned blocks = static_cast<unsigned>(clusters.blocks);
+        return launch_clusters(/*ahead=*/true, blocks, kernel, rows * blocks, tuning::kSortMaxThreads, bytes,
+                               stream, params, order, shape.sample_chunk, clusters.blocks);
+      });
+  if (unsampled != cudaSuccess) return unsampled;
+
+  cudaError_t error =
+      launch_kernel(/*ahead=*/true, count_parts<Order, Index>, deal_blocks, tuning::kSortDealThreads,
+                    static_cast<size_t>(16 + 4) * shape.parts, stream, params, order);
   if (error != cudaSuccess) return error;
 
-  error = launch_kernel(/*ahead=*/true, count_parts<Order, Index>, deal_blocks, tuning::kSortDealThreads,
-                        static_cast<size_t>(16 + 4) * shape.parts, stream, params, order);
-  if (error != cudaSuccess) return error;
-
-  bytes = static_cast<size_t>(deal_bytes(kEntryBytes, shape.parts, shape.tile));
+  size_t bytes = static_cast<size_t>(deal_bytes(kEntryBytes, shape.parts, shape.tile));
   error = allow_shared_memory(deal_parts<Order, Index>, bytes, deal_allowed);
   if (error != cudaSuccess) return error;
   error = launch_kernel(/*ahead=*/true, deal_parts<Order, Index>, deal_blocks, tuning::kSortDealThreads,
-                        bytes, stream, params, order);
+                        bytes, stream, params);
   if (error != cudaSuccess) return error;
 
   bytes = static_cast<size_t>(block_bytes(kEntryBytes, shape.capacity, shape.threads));

@@ -20,9 +20,15 @@ struct Rows {
   Entries to;  // row r from r * kept on; may be `from`
 };
 
-// Of a block that deals entries out: a part's splitter, its shift and its bin, and entries with their parts.
+// Of a block of a cluster that samples a row, `chunk` entries each: for what sorts and for all chunks.
+constexpr int64_t sample_bytes(int entry_bytes, int key_and_index_bytes, int chunk, int blocks) {
+  return block_bytes(entry_bytes, (chunk + 63) / 64 * 64, tuning::kSortMaxThreads) +
+         int64_t{key_and_index_bytes} * chunk * blocks;
+}
+
+// Of a block that deals entries out: a part's shift and its bin, and entries with their parts.
 constexpr int64_t deal_bytes(int entry_bytes, int parts, int tile) {
-  return int64_t{16 + 8} * parts + int64_t{sizeof(uint32_t)} * (bins_for(parts) + 4) +
+  return int64_t{8} * parts + int64_t{sizeof(uint32_t)} * (bins_for(parts) + 4) +
          int64_t{entry_bytes + 2} * tile;
 }
 

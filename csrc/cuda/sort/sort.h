@@ -28,7 +28,8 @@ struct Shape {
   int threads;           // of a block that sorts
   int capacity;          // entries that a block can sort
   int parts;             // of a row, a block each, kept apart by splitters; 1: a block sorts the row
-  int sample;            // entries of a row that its splitters are taken from
+  int sample_blocks;     // of a row's cluster, and entries that each samples: powers of two
+  int sample_chunk;      //
   int blocks_per_row;    // that deal a row's entries out to its parts, so many at a time
   int tile;              //
   ClusterShape cluster;  // where there is one, parts are for a context that has no room for it

@@ -494,11 +494,17 @@ void cluster_wait() {
 void grid_barrier() {
   Launch& launch = *current->block->launch;
   if (!launch.cooperative) fail("a barrier of the grid in a launch that is not cooperative");
-  if (++launch.at_grid_barrier < launch.blocks * launch.threads) return wait_as(State::kGrid);
+  release_stores();
+  if (++launch.at_grid_barrier < launch.blocks * launch.threads) {
+    wait_as(State::kGrid);
+    return acquire_stores();
+  }
   launch.at_grid_barrier = 0;
+  acquire_stores();
   made_progress();
   for (Block* block : machine.resident) {
     if (block->launch != &launch) continue;
+    ++block->barriers;
     for (Thread& thread : block->threads) {
       if (thread.state == State::kGrid) make_ready(thread);
     }

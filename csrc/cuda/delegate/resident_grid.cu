@@ -1,0 +1,477 @@
+// Delegate top-k of a few rows that the whole GPU keeps in registers: one read, one launch, the winners in
+// order.
+//
+// As resident_cluster.cu, for rows of up to some millions of elements, which more blocks hold than a cluster
+// has; they are launched together, and what they tell each other goes through memory:
+//   1. Each block loads its share of the row, vectors here and there. The best element of each warp, or of
+//      some of its lanes, is a delegate. The k-th best of all delegates is a bound that k elements reach,
+//      whatever the row, and few others, as there are a few times k delegates. Each block finds it.
+//   2. What reaches the bound is listed from registers, in parts, between pivots among the delegates.
+//   3. A block for each part puts it in order and writes it.
+// Where more delegates reach the bound than were to, they are equals of it: then what is above it is listed,
+// and of its equals those of the lowest indices, which digits of the index tell, from registers too. Where
+// more reach it than there is room for all the same, the bound is found by AIR's digits: so all blocks wait
+// for what all have listed.
+
+#include <cooperative_groups.h>
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <cuda/atomic>
+
+#include "core/key_order.h"
+#include "core/visit_bits.h"
+#include "cuda/delegate/delegate.h"
+#include "cuda/delegate/numbers.h"
+#include "cuda/delegate/resident.cuh"
+#include "cuda/delegate/sampled_row.cuh"
+#include "cuda/device/cluster_launch.h"
+#include "cuda/device/launch.h"
+#include "cuda/device/maxima_bound.cuh"
+#include "cuda/device/row_numbers.cuh"
+#include "cuda/device/shared_memory.cuh"
+#include "cuda/workspace.h"
+
+namespace gputopk::cuda::delegate {
+namespace {
+
+constexpr int kBins = 1 << tuning::kClusterDigitBits;
+constexpr int kHistograms = 3;  // used in turn, so that one is cleared while the others are in use
+
+// What the blocks of a row tell each other. All zero, but for the histograms, of which the first is.
+struct alignas(16) RowState {
+  PartCounts listed;       // entries of the row's lists
+  PartCounts listed_anew;  // and of those that are made where the first are of no use
+  uint32_t overflows;      // blocks that had no room for what they would have listed
+  uint32_t arrived;        // at the row's barrier
+  uint32_t counts[kHistograms][kBins];
+};
+
+template <class Bits>
+struct Lists {
+  using Word = typename KeyWord<Bits>::type;
+
+  RowState* states;  // rows
+  Word* delegates;   // rows x blocks x warps x of_warp
+  Bits* values;      // rows x parts x room
+  Index* indices;
+
+  void carve(Workspace& workspace, int64_t rows, int64_t delegates_of_row, int room) {
+    states = workspace.take<RowState>(rows);
+    delegates = workspace.take<Word>(rows * delegates_of_row);
+    values = workspace.take<Bits>(rows * kParts * room);
+    indices = workspace.take<Index>(rows * kParts * room);
+  }
+};
+
+template <class Bits>
+struct Params {
+  Rectangle<Bits> rows;
+  int64_t part_cols;  // a block's, where the row is read once more
+  int blocks;         // of a row
+  int of_warp;        // delegates
+  int room;           // of each part's list
+  bool in_parts;      // or the first list has all
+  Lists<Bits> lists;
+  WinnerWriter<Bits> output;
+};
+
+// A barrier of a row's blocks, all of which run. Writes of before it are seen behind it by reads of L2.
+class RowBarrier {
+ public:
+  // `waits`: how often it was waited for before.
+  __device__ RowBarrier(uint32_t* arrived, int blocks, int waits)
+      : arrived_(arrived),
+        blocks_(static_cast<uint32_t>(blocks)),
+        awaited_(static_cast<uint32_t>(waits * blocks)) {}
+
+  __device__ void wait() {
+    // Were a block ever missing, after some seconds an error is better than a GPU that hangs.
+    constexpr int kMostNaps = 1 << 26;
+    awaited_ += blocks_;
+    __threadfence();  // each thread's writes come before the arrival
+    __syncthreads();
+    if (threadIdx.x == 0) {
+      using Arrived = ::cuda::atomic_ref<uint32_t, ::cuda::thread_scope_device>;
+      atomicAdd(arrived_, 1u);
+      for (int naps = 0; Arrived(*arrived_).load(::cuda::memory_order_acquire) < awaited_; ++naps) {
+        if (naps == kMostNaps) __trap();
+        __nanosleep(20);
+      }
+    }
+    __syncthreads();  // all have arrived
+  }
+
+ private:
+  uint32_t* arrived_;
+  uint32_t blocks_, awaited_;
+};
+
+// Adds up what the row's blocks have counted.
+struct GridSums {
+  RowBarrier barrier;
+  RowState& state;
+  bool is_first;  // block
+  int pass = 0;
+
+  __device__ void operator()(const uint32_t* own, uint32_t* sums, int bins) {
+    const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+    uint32_t* const counts = state.counts[pass % kHistograms];
+    uint32_t* const next = state.counts[(pass + 1) % kHistograms];
+    __syncthreads();  // all have counted
+    for (int bin = thread; bin < bins; bin += threads) {
+      if (own[bin] > 0) atomicAdd(counts + bin, own[bin]);
+    }
+    for (int bin = thread; is_first && bin < kBins; bin += threads) next[bin] = 0;
+    barrier.wait();
+    for (int bin = thread; bin < bins; bin += threads) sums[bin] = __ldcg(counts + bin);
+    __syncthreads();  // the sums are there
+    ++pass;
+  }
+};
+
+template <class Word>
+struct Scratch {
+  KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
+  PartCounts counts, next;  // of the block's list, and where the next entry of each part goes
+};
+static_assert(sizeof(Shared<uint64_t>) + sizeof(Scratch<uint64_t>) <= tuning::kClusterStaticBytes);
+
+// Of the row's delegates, the bound that k of them reach, and pivots; the same in all blocks. `keys` is
+// shared memory for all of them. `are_equals`: so many reach it that most are equals.
+template <class Word>
+__device__ __forceinline__ Bounds<Word> bounds_of_row(const Word* delegates, int count, int k, bool divides,
+                                                      Word* keys, uint32_t* counters, Scratch<Word>& scratch,
+                                                      bool& are_equals) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  constexpr int kInFlight = 4;
+  for (int first = thread; first < count; first += kInFlight * threads) {
+    Word loaded[kInFlight];
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) loaded[i] = __ldcg(delegates + min(first + i * threads, count - 1));
+#pragma unroll
+    for (int i = 0; i < kInFlight; ++i) {
+      if (first + i * threads < count) keys[first + i * threads] = loaded[i];
+    }
+  }
+  Bounds<Word> bounds{};
+  const BlockBound<Word> bound = bound_of_block<Word>(
+      [&](auto&& visit) {
+        for (int i = thread; i < count; i += threads) visit(keys[i]);  // its own
+      },
+      k, slack_of_rank(k), divides, bounds.pivots, counters, scratch.of_warps);
+  bounds.bound = bound.key;
+  are_equals = bound.reaching > k + slack_of_rank(k);
+  return bounds;
+}
+
+// A row as one of its blocks sees it.
+template <class Bits>
+struct RowOfGrid {
+  using Word = typename KeyWord<Bits>::type;
+
+  Row<Bits> row;
+  int number, blocks;  // of them
+  int room;
+  RowState& state;
+  Bits* values;  // the row's lists
+  Index* indices;
+  WinnerWriter<Bits> output;
+  BlockMemory<Bits, Index> memory;
+
+  __device__ RowOfGrid(const Params<Bits>& params, int64_t row_number, int block)
+      : row(params.rows.of(row_number)),
+        number(block),
+        blocks(params.blocks),
+        room(params.room),
+        state(params.lists.states[row_number]),
+        values(params.lists.values + row_number * kParts * params.room),
+        indices(params.lists.indices + row_number * kParts * params.room),
+        output(params.output.row(row_number, row.k)),
+        memory(dynamic_shared(), params.room) {}
+
+  // Adds the block's list to the row's, each entry to its part's; an entry of which there is the index alone
+  // has its value fetched. Of more entries than there is room for, none. By all threads of a block, with a
+  // barrier before.
+  template <class PartOf>
+  __device__ void add_list(uint32_t count, bool fetches, PartOf&& part_of, PartCounts& listed,
+                           Scratch<Word>& scratch) const {
+    if (count > static_cast<uint32_t>(room)) {
+      if (threadIdx.x == 0) atomicAdd(&state.overflows, 1u);
+      return;
+    }
+    for (uint32_t i = threadIdx.x; fetches && i < count; i += blockDim.x) {
+      memory.values[i] = row.begin[memory.indices[i]];
+    }
+    if (threadIdx.x < kParts) scratch.counts.of[threadIdx.x] = 0;
+    __syncthreads();  // the counts are zero
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
+      atomicAdd(&scratch.counts.of[part_of(memory.values[i])], 1u);
+    }
+    __syncthreads();  // all parts are counted
+    if (threadIdx.x < kParts) {
+      const uint32_t own = scratch.counts.of[threadIdx.x];
+      scratch.next.of[threadIdx.x] = own > 0 ? atomicAdd(&listed.of[threadIdx.x], own) : 0;
+    }
+    __syncthreads();  // each part has its places
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
+      const int part = part_of(memory.values[i]);
+      const uint32_t at = atomicAdd(&scratch.next.of[part], 1u);
+      if (at >= static_cast<uint32_t>(room)) continue;
+      values[part * room + at] = memory.values[i];
+      indices[part * room + at] = memory.indices[i];
+    }
+  }
+
+  // Writes a part of the lists, in order, behind `better` entries. By all threads of a block, with a barrier
+  // before.
+  template <class Order>
+  __device__ __forceinline__ void write_list(int part, uint32_t count, uint32_t better, const Order& order,
+                                             BlockScratch<Word, Index>& scratch) const {
+    prepare_sort(static_cast<int>(count), memory, scratch);
+    __syncthreads();  // the sort's memory is clear
+    const Bits* const list_values = values + part * room;
+    const Index* const list_indices = indices + part * room;
+    sort_prepared<tuning::kResidentClusterItems>(
+        static_cast<int>(count), min(static_cast<int>(count), row.k - static_cast<int>(better)), order,
+        memory, scratch,
+        [&](int i, Bits& bits, Index& index) {
+          bits = __ldcg(list_values + i);
+          index = __ldcg(list_indices + i);
+        },
+        [&](int rank, Bits bits, Index index) {
+          output.write(static_cast<int>(better) + rank, bits, index);
+        });
+  }
+};
+
+// Where equals of the bound are many: what is above it, and of its equals those of the lowest indices. The
+// block has listed those above; `equal` has a bit for each of the thread's that equals it. False, and nothing
+// is written, where that is not what is wanted. By all threads of the row's blocks.
+template <class Order, class Share, class Bits = typename Order::Bits>
+__device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int64_t row_number, int number,
+                                                 uint32_t equal, typename Share::Places places, Order order,
+                                                 Shared<Bits>& shared,
+                                                 Scratch<typename KeyWord<Bits>::type>& scratch) {
+  constexpr int kBits = tuning::kClusterDigitBits;
+  const RowOfGrid<Bits> own(params, row_number, number);
+  const Row<Bits>& row = own.row;
+  const uint32_t k = static_cast<uint32_t>(row.k), room = static_cast<uint32_t>(own.room);
+  uint32_t* const counters = own.memory.counters;
+  GridSums sums{RowBarrier(&own.state.arrived, own.blocks, /*waits=*/0), own.state, number == 0};
+  const auto reversed_of = [&](int i) {
+    return static_cast<Index>(row.cols - 1) - static_cast<Index>(places.index(static_cast<unsigned>(i)));
+  };
+  own.add_list(shared.listed, /*fetches=*/true, [](Bits) { return 0; }, own.state.listed, scratch);
+
+  uint32_t better = 0;  // than the bound
+  auto selection = Selection<uint32_t, Index>::whole_row(k, 0);
+  selection.split.key = 0;
+  Digit digit = digit_of_pass(1, kBits, /*key_bits=*/0, row.index_bits);
+  for (bool first = true;; first = false) {
+    const int bins = 1 << digit.width();
+    clear_histogram(counters, bins);
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    for (uint32_t left = equal; left != 0; left &= left - 1) {
+      const Index reversed = reversed_of(__ffs(static_cast<int>(left)) - 1);
+      if (reversed < selection.low.reversed || selection.split.reversed < reversed) continue;
+      atomicAdd(counters + digit.of(0u, reversed - selection.low.reversed), 1u);
+    }
+    sums(counters, counters + kBins, bins);
+    if (first) {
+      better = __ldcg(&own.state.listed.of[0]);
+      if (__ldcg(&own.state.overflows) > 0 || better >= k) return false;
+      selection.owed = k - better;  // of its equals, of which there are as many: k reach the bound
+    }
+    const TargetDigit<uint32_t> target =
+        find_target_digit(counters + kBins, bins, selection.owed, shared.search);
+    selection.narrow(digit, target.digit, target.above, target.count);
+    if (k - better - selection.owed + selection.candidates <= room) break;
+    digit = next_digit(selection, digit, kBits, row.index_bits);
+  }
+  for (uint32_t left = equal; left != 0; left &= left - 1) {
+    const int i = __ffs(static_cast<int>(left)) - 1;
+    if (reversed_of(i) < selection.low.reversed) equal &= ~(1u << i);
+  }
+  if (threadIdx.x == 0) shared.listed = 0;
+  __syncthreads();  // the count is zero
+  list_elements(equal, room, own.memory.indices, shared.listed,
+                [&](int i) { return places.index(static_cast<unsigned>(i)); });
+  __syncthreads();  // all are listed
+  // To a list of their own: of the first there may be blocks that have yet to look how many it has.
+  own.add_list(shared.listed, /*fetches=*/true, [](Bits) { return 1; }, own.state.listed, scratch);
+  sums.barrier.wait();
+  if (number == 0 && better > 0) own.write_list(/*part=*/0, better, /*better=*/0, order, shared.sort);
+  if (number == 1) {
+    own.write_list(/*part=*/1, __ldcg(&own.state.listed.of[1]), better, order, shared.sort);
+  }
+  return true;
+}
+
+// Where there is no room for what reaches the bound, or there is none. By all threads of the row's blocks,
+// which have waited for each other so often, and used as many histograms.
+template <class Order, class Bits = typename Order::Bits>
+__device__ __noinline__ void select_anew(const Params<Bits>& params, int64_t row_number, int number,
+                                         Order order, int waits, int histograms, Shared<Bits>& shared,
+                                         Scratch<typename KeyWord<Bits>::type>& scratch) {
+  const RowOfGrid<Bits> own(params, row_number, number);
+  GridSums sums{RowBarrier(&own.state.arrived, own.blocks, waits), own.state, number == 0, histograms};
+  const Row<Bits>& row = own.row;
+  const int64_t first = min(number * params.part_cols, row.cols);
+  const Part<Bits> part{row.begin + first, min(params.part_cols, row.cols - first), first,
+                        static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
+  __syncthreads();  // no thread looks at counts any more
+  const Extended<Bits> bound = bound_of_row<Order, AllCandidates, GridSums&>(
+      row, part, sums, order, AllCandidates{}, row.cols, own.room, own.memory.counters, shared);
+  __syncthreads();  // nothing of the list's memory is in use
+  if (threadIdx.x == 0) shared.listed = 0;
+  __syncthreads();  // the count is zero
+  list_part(part, bound, order, AllCandidates{}, static_cast<uint32_t>(own.room), own.memory, shared.listed);
+  __syncthreads();  // all are listed
+  own.add_list(shared.listed, /*fetches=*/false, [](Bits) { return 0; }, own.state.listed_anew, scratch);
+  sums.barrier.wait();
+  if (own.number == 0) {
+    own.write_list(/*part=*/0, __ldcg(&own.state.listed_anew.of[0]), /*better=*/0, order, shared.sort);
+  }
+}
+
+template <class Order, int kElements>
+__global__ void __launch_bounds__(tuning::kClusterMaxThreads)
+    select_row(const __grid_constant__ Params<typename Order::Bits> params, Order order) {
+  using Bits = typename Order::Bits;
+  using Compared = Numbers<Order>;
+  using Number = typename Compared::Number;
+  using Share = RowNumbers<Order, kElements>;
+  using Word = typename KeyWord<Bits>::type;
+  __shared__ Shared<Bits> shared;
+  __shared__ Scratch<Word> scratch;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
+  const int64_t row_number = static_cast<int>(blockIdx.x) / params.blocks;
+  const int number = static_cast<int>(blockIdx.x) % params.blocks;
+  RowState& state = params.lists.states[row_number];
+
+  // Step 1. Vectors side by side go to a few lanes, and the next ones to the next block's, and so on.
+  constexpr int kLanes = tuning::kResidentLanes;
+  const int place = ((lane / kLanes * warps + warp) * params.blocks + number) * kLanes + lane % kLanes;
+  const Compared numbers(order);
+  const auto begin = params.rows.of(row_number).begin;
+  const Share own(begin, static_cast<int>(params.rows.row.cols), place, params.blocks * threads, numbers,
+                  Share::shift_of(begin));
+  Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
+  const int lanes_of_delegate = 32 / params.of_warp;
+  for (int step = lanes_of_delegate / 2; step > 0; step /= 2) {
+    delegate = max(delegate, __shfl_xor_sync(~0u, delegate, step));
+  }
+  const int delegates_of_row = params.blocks * warps * params.of_warp;
+  Word* const delegates = params.lists.delegates + row_number * delegates_of_row;
+  if (lane % lanes_of_delegate == 0) {
+    delegates[(number * warps + warp) * params.of_warp + lane / lanes_of_delegate] = delegate;
+  }
+  if (number == 0) {
+    uint32_t* const words = reinterpret_cast<uint32_t*>(&state);
+    constexpr int kWords = static_cast<int>(offsetof(RowState, counts) / sizeof(uint32_t)) + kBins;
+    for (int i = thread; i < kWords; i += threads) words[i] = 0;
+  }
+  if (thread == 0) shared.listed = 0;
+  cooperative_groups::this_grid().sync();  // all delegates are there, and the states are clear
+  const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
+  bool are_equals = false;
+  const Bounds<Word> bounds =
+      bounds_of_row(delegates, delegates_of_row, params.rows.row.k, params.in_parts,
+                    reinterpret_cast<Word*>(dynamic_shared()), memory.counters, scratch, are_equals);
+  const Number bound = Compared::number_of(bounds.bound);
+  const bool is_bound = numbers.is_bound(bound);
+
+  // Step 2.
+  uint32_t equal = 0;  // a bit for each of the thread's elements
+  if (is_bound) {
+    uint32_t listed = 0;
+    if (are_equals) {
+      listed = choose<kElements>([&](int i) { return Compared::is_above(own.number[i], bound); });
+      equal = choose<kElements>([&](int i) { return Compared::is_equal(own.number[i], bound); });
+    } else {
+      listed = choose<kElements>([&](int i) { return Compared::reaches(own.number[i], bound); });
+    }
+    list_elements(listed, static_cast<uint32_t>(params.room), memory.indices, shared.listed,
+                  [&](int i) { return own.index(static_cast<unsigned>(i)); });
+  }
+  __syncthreads();  // all are listed that there is room for
+
+  if (is_bound && !are_equals) {
+    const RowOfGrid<Bits> of_grid(params, row_number, number);
+    const auto part_of = [&](Bits bits) {
+      return params.in_parts ? bounds.part_of(numbers.rank_key(bits)) : 0;
+    };
+    of_grid.add_list(shared.listed, /*fetches=*/true, part_of, state.listed, scratch);
+    RowBarrier(&state.arrived, params.blocks, /*waits=*/0).wait();
+    // Step 3.
+    const uint4 counts = __ldcg(reinterpret_cast<const uint4*>(&state.listed));
+    const PartCounts all{{counts.x, counts.y, counts.z, counts.w}};
+    if (__ldcg(&state.overflows) == 0 && all.most() <= static_cast<uint32_t>(params.room)) {
+      const uint32_t better = all.before(number);
+      if (number < kParts && better < static_cast<uint32_t>(params.rows.row.k)) {
+        of_grid.write_list(number, all.of_part(number), better, order, shared.sort);
+      }
+      return;
+    }
+  }
+  if (is_bound && are_equals &&
+      select_among_equals<Order, Share>(params, row_number, number, equal, own.places, order, shared,
+                                        scratch)) {
+    return;
+  }
+  select_anew(params, row_number, number, order, /*waits=*/is_bound ? 1 : 0,
+              /*histograms=*/is_bound && are_equals ? 1 : 0, shared, scratch);
+}
+
+template <class Order, int kElements>
+ErrorCode launch(const ResidentGrid& config, const Problem& problem, const Buffers& buffers, Order order,
+                 Stream stream) {
+  using Bits = typename Order::Bits;
+  Params<Bits> params{};
+  params.rows = {first_row<Bits>(problem, buffers), problem.row_stride, /*sample=*/{}};
+  params.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
+  params.blocks = config.blocks;
+  params.of_warp = config.of_warp;
+  params.room = config.room;
+  params.in_parts = config.ordered_by > 1;
+  Workspace workspace(buffers.workspace);
+  params.lists.carve(workspace, problem.rows, config.delegates(), config.room);
+  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
+
+  const auto kernel = select_row<Order, kElements>;
+  const size_t shared_bytes =
+      static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
+  static std::atomic<uint64_t> allowed;
+  const cudaError_t error = allow_shared_memory(kernel, shared_bytes, allowed);
+  if (error != cudaSuccess) return error;
+  return launch_together(kernel, static_cast<unsigned>(problem.rows * config.blocks),
+                         static_cast<unsigned>(config.threads), shared_bytes, stream, params, order);
+}
+
+}  // namespace
+
+size_t ResidentGrid::workspace_bytes(const Problem& problem) const {
+  const size_t own = visit_bits(dtype_bytes(problem.dtype), [&](auto bits) {
+    Workspace workspace;
+    Lists<decltype(bits)>{}.carve(workspace, problem.rows, delegates(), room);
+    return workspace.bytes();
+  });
+  return std::max(own, without_room.workspace_bytes(problem));
+}
+
+ErrorCode ResidentGrid::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
+  const ErrorCode error = visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    using Order = decltype(order);
+    if constexpr (Order::kBits < 64) {
+      if (elements == tuning::kResidentMostElements) {
+        return launch<Order, tuning::kResidentMostElements>(*this, problem, buffers, order, stream);
+      }
+    }
+    return launch<Order, tuning::kResidentElements>(*this, problem, buffers, order, stream);
+  });
+  return lacks_room(error) ? without_room.run(problem, buffers, stream) : error;
+}
+
+}  // namespace gputopk::cuda::delegate

@@ -1,0 +1,91 @@
+"""Delegate top-k of rows in the registers of the whole GPU: every dtype, named input and boundary."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+
+from tests import inputs, oracle
+from tests.cuda.calls import DTYPES, FLAGS
+from tests.cuda.test_bitonic import check_forms
+
+pytestmark = pytest.mark.gpu
+
+FORM = "delegate.resident_grid"
+
+
+def check(tensor: torch.Tensor, k: int, **flags) -> bool:
+    """False where the form does not serve."""
+    return bool(check_forms(tensor, k, (FORM,), **flags))
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "ks"),
+    [(1, 1_048_576, (1, 32, 2048)), (1, 1_500_001, (255, 256, 3000)), (5, 200_003, (8, 300, 1000))],
+    ids=str,
+)  # fmt: skip
+@DTYPES
+def test_every_named_input_is_answered_exactly(device, dtype, rows, cols, ks):
+    for seed, name in enumerate(inputs.names_for(dtype)):
+        tensor = inputs.make(name, rows, cols, dtype, device, seed)
+        for k, flags in zip(itertools.cycle(ks), FLAGS, strict=False):
+            assert check(tensor, k, **flags)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64], ids=oracle.name_of
+)
+def test_rows_around_what_registers_hold_begin_anywhere(device, dtype):
+    """Those of each block's sizes, one element more, and rows in the middle of a vector."""
+    sms = torch.cuda.get_device_properties(device).multi_processor_count
+    for rows, of_block in itertools.product((1, 3, 8), (2**11, 2**13, 2**14, 2**15)):
+        cols = sms // rows * of_block
+        for step in (-17, -1, 0, 1):
+            wide = inputs.make("normal", rows, cols + step + 3, dtype, device, seed=cols)
+            for begin in (0, 1, 3):
+                row = wide[:, begin : begin + cols + step]
+                for k in (1, 100, 2048):
+                    check(row, k)
+    of_block = 2**14 if dtype == torch.int64 else 2**15
+    in_vector = 16 // dtype.itemsize
+    whole = inputs.make("normal", 1, sms * of_block - in_vector + 1, dtype, device)
+    assert check(whole, 100) and not check(torch.cat([whole, whole[:, :64]], 1), 100)
+
+
+def test_ties_at_the_bound_across_blocks_go_to_the_lowest_indices(device):
+    """As many above the bound as k, one less, and none; equals of it in every block."""
+    for above, k in itertools.product((0, 1, 299, 300, 3000), (1, 300, 2048)):
+        tensor = torch.zeros(3, 1_048_576, device=device)
+        tensor[:, 7 : 7 + 43 * above : 43] = torch.arange(above, device=device) % 5 + 1.0
+        assert check(tensor, k)
+
+
+def test_winners_side_by_side_and_a_block_apart(device):
+    """More reach the bound than lists have room for: a block has all winners, or each delegate some."""
+    cols, k = 1_048_576, 1000
+    for step in (1, 16, 64, 2112, 67_584):
+        tensor = inputs.make("normal", 1, cols, torch.float32, device)
+        places = (torch.arange(4 * k, device=device) * step) % cols
+        tensor[:, places] += 100
+        assert check(tensor, k)
+
+
+def test_graph_replays_and_streams(device):
+    """One capture, a thousand replays on changed rows, beside another stream's calls."""
+    like = torch.randn(1, 1_048_576, device=device)
+    form = torch.ops.gputopk._form
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        form(like, 64, FORM, True, True)
+        with torch.cuda.graph(graph, stream=stream):
+            values, indices = form(like, 64, FORM, True, True)
+    for replay in range(1000):
+        with torch.cuda.stream(stream):
+            like.mul_(-1)
+            graph.replay()
+        form(like.new_ones(1, 300_000), 5, FORM, True, True)
+        if replay % 100 == 0:
+            torch.cuda.synchronize()
+            oracle.assert_topk_on_device((values, indices), like, 64, sorted=True)
