@@ -3,6 +3,7 @@
     python bench/sweep_plan.py --seconds 500        # CUDA; writes bench/results/plan-<gpu>.jsonl
     python bench/sweep_plan.py --again bench/results/plan-h200.jsonl --forms delegate.one_cluster
     python bench/sweep_plan.py --cols 2^26 2^30 --most-k 2^22 --output bench/results/plan-h200-3.jsonl
+    python bench/sweep_plan.py --rows 1 8 --cols 2^17 2^22 --output bench/results/plan-h200-5.jsonl
 
 The second times some forms anew at the requests of a recorded sweep, after they were changed, and adds to
 that file a header and records that stand for those forms' earlier ones; with --missing, only where a form
@@ -53,10 +54,15 @@ def log_uniform(random_: random.Random, least: int, most: int) -> int:
     return min(most, int(least * (most / least + 1e-9) ** random_.random()))
 
 
-def draw(random_: random.Random, least_cols: int, most_cols: int) -> dict[str, Any]:
+def draw(
+    random_: random.Random, of_rows: Sequence[int] | None, least_cols: int, most_cols: int
+) -> dict[str, Any]:
     cols = log_uniform(random_, least_cols, most_cols)
-    most_rows = 1 if random_.random() < ONE_ROW else min(2**17, max(1, MAX_ELEMENTS // cols))
-    rows = log_uniform(random_, 1, most_rows)
+    if of_rows:
+        rows = log_uniform(random_, *of_rows)
+    else:
+        most_rows = 1 if random_.random() < ONE_ROW else min(2**17, max(1, MAX_ELEMENTS // cols))
+        rows = log_uniform(random_, 1, most_rows)
     if random_.random() < LARGE_K:
         k = random_.choice((cols, max(1, int(cols * random_.uniform(0.1, 1)))))
     else:
@@ -157,6 +163,9 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=500, help="start no point after so many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
+        "--rows", type=report.integer, nargs=2, metavar=("LEAST", "MOST"), help="default: of any number"
+    )
+    parser.add_argument(
         "--cols",
         type=report.integer,
         nargs=2,
@@ -190,7 +199,7 @@ def main() -> int:
     start, points = time.monotonic(), 0
     progress = report.Progress(int(options.seconds))
     while (spent := time.monotonic() - start) < options.seconds:
-        request = draw(random_, *options.cols)
+        request = draw(random_, options.rows, *options.cols)
         if request["k"] > options.most_k:
             continue
         hard = random_.choice(INPUTS[1:])

@@ -149,9 +149,10 @@ RESIDENT_CLUSTER = (
     "float32 normal 2x9000 k=700 form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1",
 )
 RESIDENT_GRID = (
-    "float32 normal 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 sm_count=4",
-    "float32 normal 1x14001 k=300 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 parts=1 "
-    "room=512 sm_count=2",
+    "float32 normal 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
+    "sm_count=4",
+    "float32 normal 1x14001 k=300 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
+    "parts=1 room=512 sm_count=2",
     "float32 few_distinct 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=4 "
     "sm_count=4",
     "int16 all_equal 1x14000 k=200 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
