@@ -140,6 +140,8 @@ def times_again(path: Path, forms: Sequence[str], options: argparse.Namespace, d
             break
         request = {key: record[key] for key in ("rows", "cols", "k", "dtype")}
         key = (record["point"], record["input"])
+        if not options.least_k <= request["k"] <= options.most_k:
+            continue
         wanted = set(forms) & set(forms_of(request, order=True))
         if options.missing:
             wanted -= timed[key]
@@ -173,6 +175,7 @@ def main() -> int:
         metavar=("LEAST", "MOST"),
         help="such as 2^26 2^30",
     )
+    parser.add_argument("--least-k", type=report.integer, default=1, metavar="K", help="or for fewer")
     parser.add_argument(
         "--most-k", type=report.integer, default=2**26, metavar="K", help="leave out requests for more"
     )
@@ -200,7 +203,7 @@ def main() -> int:
     progress = report.Progress(int(options.seconds))
     while (spent := time.monotonic() - start) < options.seconds:
         request = draw(random_, options.rows, *options.cols)
-        if request["k"] > options.most_k:
+        if not options.least_k <= request["k"] <= options.most_k:
             continue
         hard = random_.choice(INPUTS[1:])
         progress.done = int(spent)

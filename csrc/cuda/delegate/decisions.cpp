@@ -389,25 +389,21 @@ bool ResidentCluster::serves(const Problem& problem, const Device& device) {
   return problem.cols >= tuning::kResidentMinCols && plan(problem, device).threads > 0;
 }
 
-ResidentGrid ResidentGrid::plan(const Problem& problem, const Device& device) {
+namespace {
+
+// Blocks of so many threads that hold so many elements each: of no threads where they have no room.
+ResidentGrid resident_grid_of(const Problem& problem, const Device& device, int threads, int elements) {
+  ResidentGrid config{};
+  config.elements = elements;
+  config.blocks = static_cast<int>(
+      std::min(device.sm_count / problem.rows, divide_up(problem.cols, tuning::kGridLeastShare)));
   const int bytes = dtype_bytes(problem.dtype);
   // The row may begin anywhere in its first vector.
   const int64_t places = problem.cols + 16 / bytes - 1;
-  const int most_elements = bytes == 8 ? tuning::kResidentElements : tuning::kResidentMostElements;
-  const int64_t blocks =
-      std::min(device.sm_count / problem.rows, divide_up(problem.cols, tuning::kGridLeastShare));
-  ResidentGrid config{};
-  config.blocks = static_cast<int>(blocks);
-  // Small blocks, whose barriers are short, unless they have no room.
-  int threads = tuning::kResidentMinThreads, elements = tuning::kResidentElements;
-  while (blocks * threads * elements < places &&
-         (threads < tuning::kClusterMaxThreads || elements < most_elements)) {
-    (elements < most_elements ? elements : threads) *= 2;
+  if (config.blocks < tuning::kResidentParts || int64_t{config.blocks} * threads * elements < places) {
+    return config;
   }
-  if (blocks < tuning::kResidentParts || blocks * threads * elements < places) return config;
-  config.elements = elements;
-  const double k = static_cast<double>(problem.k);
-  const double warps = static_cast<double>(blocks * threads / 32);
+  const double k = static_cast<double>(problem.k), warps = config.blocks * (threads / 32);
   config.of_warp = 1;
   while (k > tuning::kResidentMostRank * warps * config.of_warp) config.of_warp *= 2;
   if (config.of_warp > tuning::kGridMostOfWarp) return config;
@@ -417,15 +413,30 @@ ResidentGrid ResidentGrid::plan(const Problem& problem, const Device& device) {
   const double rank = k * (1 + 1.0 / tuning::kResidentRankSlack) + tuning::kResidentLeastSlack;
   // Some stand for more than one element.
   const double candidates = delegates * -std::log(1 - rank / delegates);
-  const int entry_bytes = bytes + static_cast<int>(sizeof(uint32_t));
-  const double room = std::max(
-      {tuning::kGridRoom * candidates / config.ordered_by, k, delegates * std::max(bytes, 4) / entry_bytes});
+  // The lists' memory has the delegates first.
+  const double of_delegates = delegates * std::max(bytes, 4) / (bytes + sizeof(uint32_t));
+  const double room = std::max(tuning::kGridRoom * candidates / config.ordered_by, k);
   const int64_t most =
       std::min(most_room(problem, device, threads), int64_t{tuning::kResidentClusterItems} * threads);
-  config.room = static_cast<int>(divide_up(static_cast<int64_t>(room) + tuning::kResidentLeastRoom, 64) * 64);
-  if (config.room > most) return config;
-  config.threads = threads;
-  config.without_room = EqualShares::plan(problem, device);
+  config.room = static_cast<int>(
+      divide_up(static_cast<int64_t>(std::max(room + tuning::kGridSpareRoom, of_delegates)), 64) * 64);
+  if (config.room <= most) config.threads = threads;
+  return config;
+}
+
+}  // namespace
+
+ResidentGrid ResidentGrid::plan(const Problem& problem, const Device& device) {
+  ResidentGrid config{};
+  // Small blocks, whose barriers are short, unless they have no room.
+  for (int threads = tuning::kResidentMinThreads; threads <= tuning::kClusterMaxThreads; threads *= 2) {
+    for (const int elements : {tuning::kResidentElements, tuning::kResidentMostElements}) {
+      if (config.threads > 0 || elements * dtype_bytes(problem.dtype) > tuning::kGridMostThreadBytes)
+        continue;
+      config = resident_grid_of(problem, device, threads, elements);
+    }
+  }
+  if (config.threads > 0) config.without_room = EqualShares::plan(problem, device);
   return config;
 }
 

@@ -158,7 +158,9 @@ inline constexpr int64_t kGridLeastShare = 2048;
 inline constexpr int kGridMostOfWarp = 8;
 // A list has room for so many times what is expected of it, and so many more.
 inline constexpr double kGridRoom = 2;
-inline constexpr int kResidentLeastRoom = 512;
+inline constexpr int kGridSpareRoom = 512;
+// Registers of a thread that hold elements: no more than 32 elements of 4 bytes, or 16 of 8.
+inline constexpr int kGridMostThreadBytes = 128;
 
 // ---- From a sample, equal shares ----
 
