@@ -52,6 +52,7 @@ BENCHES = (
     "callers-cluster",
     "callers-sectors",
     "goals",
+    "held",
     "grid",
     "air",
     "grid_select",
