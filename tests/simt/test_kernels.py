@@ -200,11 +200,17 @@ def test_every_form_there_is_has_cases():
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_winners_by_index(dtype):
-    """Of a form that orders, one that does not, a copy, and in parts."""
+    """Of a form that orders, one that does not, a copy, whole rows, and in parts."""
     for shape, k, numbers in [
         ("3x700", 300, "form=air.one_block"),
         ("3x700", 40, "form=grid_select.registers"),
         ("3x500", 500, "form=sort.copy"),
+        ("3x500", 200, "form=sort.whole_rows"),
+        (
+            "1x9000",
+            4000,
+            "form=sort.whole_rows forced=1 parts=4 capacity=1024 threads=128 blocks=2 tile=1024",
+        ),
         ("1x40000", 20_000, "form=air.one_block sm_count=3"),
     ]:
         line = f"{name_of(dtype)} few_distinct {shape} k={k} seed={k} sorted=0 by_index=1 {numbers}"

@@ -70,7 +70,9 @@ ErrorCode WholeRows::run(const Problem& problem, const Buffers& buffers, Stream 
   const Entries input{const_cast<void*>(buffers.input), nullptr, false};
   const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
   const Rows rows{problem.rows, problem.cols, problem.k, input, problem.row_stride, winners};
-  return sort_rows(problem, rows, shape, buffers.workspace, stream);
+  Problem by_value = problem;  // by index the step behind puts what is kept
+  by_value.by_index = false;
+  return sort_rows(by_value, rows, shape, buffers.workspace, stream);
 }
 
 ErrorCode OrderRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
