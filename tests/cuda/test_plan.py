@@ -238,7 +238,7 @@ def test_the_last_of_all_of_a_row_and_of_columns():
     text = plan(meta(4, 1 << 18), 1 << 18, last_alone=True)
     assert "form sort.copy" in text and "then the last in its place, 64 blocks a row" in text, text
     # In panels, each of which takes the step; and by a form that leaves winners in order where they lie.
-    text = plan(meta(4, 100_000, 33), 9000, 1, last_alone=True, algorithm=AIR)
+    text = plan(meta(4, 100_000, 33), 16_385, 1, last_alone=True, algorithm=AIR)
     assert "strided: " in text and "then the last in its place" in text, text
     text = plan(meta(4, 40, 33), 5, 1, last_alone=True)
     assert "strided: " in text and "no further step" in text, text
