@@ -412,7 +412,7 @@ MUTANTS = (
         "__syncthreads();",
         RESIDENT_GRID,
     ),
-    Mutant("delegate/resident_grid.cu", "__threadfence();  // each thread's writes", ";  //", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__threadfence();", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // the counts are zero", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // each part has its places", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // all have counted", ";", RESIDENT_GRID),
@@ -420,7 +420,6 @@ MUTANTS = (
     Mutant("delegate/resident_grid.cu", "[](Bits) { return 1; }", "[](Bits) { return 0; }", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "reversed_of(i) < selection.low.reversed", "false", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "k - better - selection.owed", "k - selection.owed", RESIDENT_GRID),
-    Mutant("delegate/resident_grid.cu", "__ldcg(&state.overflows) == 0 &&", "", RESIDENT_GRID),
     Mutant(
         "delegate/resident_grid.cu", "all.most() <= static_cast<uint32_t>(params.room)", "true", RESIDENT_GRID
     ),
