@@ -417,7 +417,6 @@ MUTANTS = (
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // each part has its places", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // all have counted", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "next[bin] = 0", "next[bin] = 1", RESIDENT_GRID),
-    Mutant("delegate/resident_grid.cu", "[](Bits) { return 1; }", "[](Bits) { return 0; }", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "reversed_of(i) < selection.low.reversed", "false", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "k - better - selection.owed", "k - selection.owed", RESIDENT_GRID),
     Mutant(
