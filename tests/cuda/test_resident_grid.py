@@ -8,17 +8,18 @@ import pytest
 import torch
 
 from tests import inputs, oracle
-from tests.cuda.calls import DTYPES, FLAGS
-from tests.cuda.test_bitonic import check_forms
+from tests.cuda.calls import DTYPES
+from tests.cuda.resident_rows import (
+    check,
+    check_every_named_input,
+    check_rows_that_begin_anywhere,
+    check_the_longest,
+    check_ties_at_the_bound,
+)
 
 pytestmark = pytest.mark.gpu
 
 FORM = "delegate.resident_grid"
-
-
-def check(tensor: torch.Tensor, k: int, **flags) -> bool:
-    """False where the form does not serve."""
-    return bool(check_forms(tensor, k, (FORM,), **flags))
 
 
 @pytest.mark.parametrize(
@@ -28,10 +29,7 @@ def check(tensor: torch.Tensor, k: int, **flags) -> bool:
 )  # fmt: skip
 @DTYPES
 def test_every_named_input_is_answered_exactly(device, dtype, rows, cols, ks):
-    for seed, name in enumerate(inputs.names_for(dtype)):
-        tensor = inputs.make(name, rows, cols, dtype, device, seed)
-        for k, flags in zip(itertools.cycle(ks), FLAGS, strict=False):
-            assert check(tensor, k, **flags)
+    check_every_named_input(FORM, rows, cols, ks, dtype, device)
 
 
 @pytest.mark.parametrize(
@@ -42,24 +40,14 @@ def test_rows_around_what_registers_hold_begin_anywhere(device, dtype):
     sms = torch.cuda.get_device_properties(device).multi_processor_count
     for rows, of_block in itertools.product((1, 3, 8), (2**11, 2**13, 2**14, 2**15)):
         cols = sms // rows * of_block
-        for step in (-17, -1, 0, 1):
-            wide = inputs.make("normal", rows, cols + step + 3, dtype, device, seed=cols)
-            for begin in (0, 1, 3):
-                row = wide[:, begin : begin + cols + step]
-                for k in (1, 100, 2048):
-                    check(row, k)
+        check_rows_that_begin_anywhere(FORM, rows, cols, (1, 100, 2048), dtype, device)
     of_block = 2**14 if dtype == torch.int64 else 2**15
     in_vector = 16 // dtype.itemsize
-    whole = inputs.make("normal", 1, sms * of_block - in_vector + 1, dtype, device)
-    assert check(whole, 100) and not check(torch.cat([whole, whole[:, :64]], 1), 100)
+    check_the_longest(FORM, sms * of_block - in_vector + 1, dtype, device)
 
 
 def test_ties_at_the_bound_across_blocks_go_to_the_lowest_indices(device):
-    """As many above the bound as k, one less, and none; equals of it in every block."""
-    for above, k in itertools.product((0, 1, 299, 300, 3000), (1, 300, 2048)):
-        tensor = torch.zeros(3, 1_048_576, device=device)
-        tensor[:, 7 : 7 + 43 * above : 43] = torch.arange(above, device=device) % 5 + 1.0
-        assert check(tensor, k)
+    check_ties_at_the_bound(FORM, 1_048_576, device)
 
 
 def test_winners_side_by_side_and_a_block_apart(device):
@@ -69,7 +57,7 @@ def test_winners_side_by_side_and_a_block_apart(device):
         tensor = inputs.make("normal", 1, cols, torch.float32, device)
         places = (torch.arange(4 * k, device=device) * step) % cols
         tensor[:, places] += 100
-        assert check(tensor, k)
+        assert check(FORM, tensor, k)
 
 
 def test_graph_replays_and_streams(device):

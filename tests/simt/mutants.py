@@ -243,15 +243,13 @@ MUTANTS = (
     # Delegate, and candidates that are stored.
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
     Mutant("delegate/two_bounds.cu", "__syncthreads();  // the finds are there", ";", TWO_BOUNDS),
-    Mutant(
-        "delegate/two_bounds.cu", "if (worse_finds[thread] == ranks.place)", "if (thread == 0)", TWO_BOUNDS
-    ),
+    Mutant("delegate/two_bounds.cu", "worse_finds[thread] == ranks.place", "thread == 0", TWO_BOUNDS),
     Mutant(
         "delegate/two_bounds.cu", "__syncwarp();  // the lanes' entries are in shared memory", ";", TWO_BOUNDS
     ),
-    Mutant("delegate/two_bounds.cu", "if (at < k) output", "output", TWO_BOUNDS),
+    Mutant("delegate/two_bounds.cu", "at < k", "true", TWO_BOUNDS),
     Mutant("delegate/two_bounds.cu", "__syncthreads();  // all warps have told", ";", TWO_BOUNDS),
-    Mutant("delegate/two_bounds.cu", "|| first + kLaneSpan > index_of_bound(high)", "", TWO_BOUNDS),
+    Mutant("delegate/two_bounds.cu", "first + kLaneSpan > index_of_bound(high)", "false", TWO_BOUNDS),
     Mutant("delegate/two_bounds.cu", "counted += __popc(sure);", ";", TWO_BOUNDS),
     Mutant(
         "device/stored_candidates.cuh",
@@ -417,7 +415,9 @@ MUTANTS = (
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // each part has its places", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // all have counted", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "next[bin] = 0", "next[bin] = 1", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "return 1;", "return 0;", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "reversed_of(i) < selection.low.reversed", "false", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__ldcg(&state.overflows) == 0", "true", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "k - better - selection.owed", "k - selection.owed", RESIDENT_GRID),
     Mutant(
         "delegate/resident_grid.cu", "all.most() <= static_cast<uint32_t>(params.room)", "true", RESIDENT_GRID

@@ -307,7 +307,8 @@ int cluster_blocks(const Problem& problem, const Device& device, int threads) {
 }  // namespace
 
 OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool windows) {
-  OneCluster config{sampled_bound(problem, device, windows)};
+  OneCluster config{};
+  static_cast<SampledBound&>(config) = sampled_bound(problem, device, windows);
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
@@ -322,14 +323,21 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
 
 namespace {
 
+// The rank that a bound among delegates may have.
+double most_rank(double rank) {
+  return rank * (1 + 1.0 / tuning::kResidentRankSlack) + tuning::kResidentLeastSlack;
+}
+
+// Elements that reach a bound which so many of `all` delegates do: some stand for more than one.
+double elements_reaching(double delegates, double all) { return all * -std::log(1 - delegates / all); }
+
 // Elements that reach the least of `blocks` blocks' delegates of a rank, as far as can be expected: a block
-// has a Poisson variable of delegates above a threshold, the least of them is some deviations below their
-// mean, and some stand for more than one element.
+// has a Poisson variable of delegates above a threshold, and the least of them is some deviations below their
+// mean.
 double candidates_of_blocks(double blocks, double rank, double threads) {
   const double ln = std::log(blocks);
-  const double delegates = rank * (1 + 1.0 / tuning::kResidentRankSlack) + tuning::kResidentLeastSlack +
-                           std::sqrt(2 * rank * ln) + ln;
-  return delegates < threads ? blocks * threads * -std::log(1 - delegates / threads)
+  const double delegates = most_rank(rank) + std::sqrt(2 * rank * ln) + ln;
+  return delegates < threads ? blocks * elements_reaching(delegates, threads)
                              : blocks * threads * tuning::kResidentElements;
 }
 
@@ -410,9 +418,7 @@ ResidentGrid resident_grid_of(const Problem& problem, const Device& device, int 
   config.ordered_by = problem.k >= tuning::kResidentPartsMinK ? tuning::kResidentParts : 1;
 
   const double delegates = warps * config.of_warp;
-  const double rank = k * (1 + 1.0 / tuning::kResidentRankSlack) + tuning::kResidentLeastSlack;
-  // Some stand for more than one element.
-  const double candidates = delegates * -std::log(1 - rank / delegates);
+  const double candidates = elements_reaching(most_rank(k), delegates);
   // The lists' memory has the delegates first.
   const double of_delegates = delegates * std::max(bytes, 4) / (bytes + sizeof(uint32_t));
   const double room = std::max(tuning::kGridRoom * candidates / config.ordered_by, k);
@@ -424,29 +430,36 @@ ResidentGrid resident_grid_of(const Problem& problem, const Device& device, int 
   return config;
 }
 
+// All of the plan but what a context without room takes. Small blocks, whose barriers are short, where they
+// have room.
+ResidentGrid resident_grid_of(const Problem& problem, const Device& device) {
+  ResidentGrid config{};
+  for (int threads = tuning::kResidentMinThreads; threads <= tuning::kClusterMaxThreads; threads *= 2) {
+    for (const int elements : {tuning::kResidentElements, tuning::kResidentMostElements}) {
+      if (elements * dtype_bytes(problem.dtype) > tuning::kGridMostThreadBytes) continue;
+      config = resident_grid_of(problem, device, threads, elements);
+      if (config.threads > 0) return config;
+    }
+  }
+  return config;
+}
+
 }  // namespace
 
 ResidentGrid ResidentGrid::plan(const Problem& problem, const Device& device) {
-  ResidentGrid config{};
-  // Small blocks, whose barriers are short, unless they have no room.
-  for (int threads = tuning::kResidentMinThreads; threads <= tuning::kClusterMaxThreads; threads *= 2) {
-    for (const int elements : {tuning::kResidentElements, tuning::kResidentMostElements}) {
-      if (config.threads > 0 || elements * dtype_bytes(problem.dtype) > tuning::kGridMostThreadBytes)
-        continue;
-      config = resident_grid_of(problem, device, threads, elements);
-    }
-  }
+  ResidentGrid config = resident_grid_of(problem, device);
   if (config.threads > 0) config.without_room = EqualShares::plan(problem, device);
   return config;
 }
 
 bool ResidentGrid::serves(const Problem& problem, const Device& device) {
   return problem.cols >= tuning::kGridMinCols && problem.rows <= tuning::kGridMostRows &&
-         EqualShares::serves(problem, device) && plan(problem, device).threads > 0;
+         resident_grid_of(problem, device).threads > 0 && EqualShares::serves(problem, device);
 }
 
 EqualShares EqualShares::plan(const Problem& problem, const Device& device, bool windows) {
-  EqualShares config{sampled_bound(problem, device, windows)};
+  EqualShares config{};
+  static_cast<SampledBound&>(config) = sampled_bound(problem, device, windows);
   if (config.threads == 0) return config;
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
@@ -562,21 +575,27 @@ Work OneCluster::work(const Problem& problem, const Device& device) const {
                  vectors > 0 || is_listed ? 1 : tuning::kClusterReadsWithoutSample);
 }
 
-Work ResidentCluster::work(const Problem& problem, const Device& device) const {
-  Work work = work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
-                      /*reads=*/1);
+namespace {
+
+// Work whose winners so many blocks put in order, which is a way of its own.
+Work in_parts(Work work, int ordered_by) {
   work.way = ordered_by > 1 ? 1 : 0;
   work.winners /= ordered_by;
   work.entries /= ordered_by;
   return work;
 }
 
+}  // namespace
+
+Work ResidentCluster::work(const Problem& problem, const Device& device) const {
+  return in_parts(work_of(problem, device, problem.rows * blocks, threads,
+                          tuning::kClusterThreadsPerSm / threads, /*reads=*/1),
+                  ordered_by);
+}
+
 Work ResidentGrid::work(const Problem& problem, const Device& device) const {
-  Work work = work_of(problem, device, problem.rows * blocks, threads, /*per_sm=*/1, /*reads=*/1);
-  work.way = ordered_by > 1 ? 1 : 0;
-  work.winners /= ordered_by;
-  work.entries /= ordered_by;
-  return work;
+  return in_parts(work_of(problem, device, problem.rows * blocks, threads, /*per_sm=*/1, /*reads=*/1),
+                  ordered_by);
 }
 
 Work EqualShares::work(const Problem& problem, const Device& device) const {

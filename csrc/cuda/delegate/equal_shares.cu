@@ -346,7 +346,6 @@ ErrorCode launch(const EqualShares& config, const Problem& problem, const Buffer
   if (problem.rows > kMostBlocksOfGrid / config.order_blocks) return cudaErrorInvalidConfiguration;
   const unsigned row_blocks = static_cast<unsigned>(problem.rows);
   const unsigned threads = static_cast<unsigned>(config.threads);
-  const unsigned order_threads = static_cast<unsigned>(config.order_threads);
   const size_t counter_bytes = sizeof(uint32_t) << tuning::kClusterSampleDigitBits;
   cudaError_t error = launch_kernel(/*ahead=*/false, find_bounds<Order, Rows>, row_blocks, threads,
                                     counter_bytes, stream, params, order);
@@ -360,21 +359,12 @@ ErrorCode launch(const EqualShares& config, const Problem& problem, const Buffer
   if (error != cudaSuccess) return error;
   const auto order_kernel = order_lists<Order, Rows, kItems>;
   const size_t order_bytes = block_bytes(kEntryBytes, config.room, config.order_threads);
-  error = allow_shared_memory(order_kernel, order_bytes, order_allowed);
-  if (error != cudaSuccess) return error;
   struct Clusters {
-    int blocks;  // of each
+    int blocks, threads;  // of each, and of a block
   };
-  return launch_with_room(Clusters{config.order_blocks}, [&](Clusters clusters) -> cudaError_t {
-    if (clusters.blocks == 1) {
-      return launch_kernel(config.launches_ahead, order_kernel, row_blocks, order_threads, order_bytes,
-                           stream, params, order, 1);
-    }
-    const cudaError_t failed = allow_large_clusters(order_kernel, clusters_allowed);
-    if (failed != cudaSuccess) return failed;
-    const unsigned cluster_blocks = static_cast<unsigned>(clusters.blocks);
-    return launch_clusters(config.launches_ahead, cluster_blocks, order_kernel, row_blocks * cluster_blocks,
-                           order_threads, order_bytes, stream, params, order, clusters.blocks);
+  return launch_with_room(Clusters{config.order_blocks, config.order_threads}, [&](const Clusters& clusters) {
+    return launch_cluster_a_row(config.launches_ahead, clusters, problem.rows, order_kernel, order_bytes,
+                                order_allowed, clusters_allowed, stream, params, order);
   });
 }
 

@@ -142,8 +142,8 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   const size_t shared_bytes =
       static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
   static std::atomic<uint64_t> allowed, allowed_clusters;
-  return launch_cluster_a_row(config, problem.rows, select_row<Order, Rows, kItems>, shared_bytes, allowed,
-                              allowed_clusters, stream, params, order);
+  return launch_cluster_a_row(/*ahead=*/false, config, problem.rows, select_row<Order, Rows, kItems>,
+                              shared_bytes, allowed, allowed_clusters, stream, params, order);
 }
 
 // rows_of(config, order): the rows as kernels take them.

@@ -336,8 +336,8 @@ ErrorCode launch(const ResidentCluster& config, const Problem& problem, const Bu
   const size_t shared_bytes =
       static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
   static std::atomic<uint64_t> allowed, allowed_clusters;
-  return launch_cluster_a_row(config, problem.rows, select_row<Order, kElements>, shared_bytes, allowed,
-                              allowed_clusters, stream, params, order);
+  return launch_cluster_a_row(/*ahead=*/false, config, problem.rows, select_row<Order, kElements>,
+                              shared_bytes, allowed, allowed_clusters, stream, params, order);
 }
 
 }  // namespace

@@ -39,11 +39,12 @@ ErrorCode launch_with_room(Config config, Launch&& launch) {
 }
 
 // A launch of a cluster of config.blocks for each row, of one block or more, whose number is the kernel's
-// last parameter. `allowed` and `allowed_clusters` are the kernel's own.
+// last parameter. `ahead` as launch_kernel's; `allowed` and `allowed_clusters` are the kernel's own.
 template <class Config, class Kernel, class... Arguments>
-cudaError_t launch_cluster_a_row(const Config& config, int64_t rows, Kernel* kernel, size_t shared_bytes,
-                                 std::atomic<uint64_t>& allowed, std::atomic<uint64_t>& allowed_clusters,
-                                 cudaStream_t stream, const Arguments&... arguments) {
+cudaError_t launch_cluster_a_row(bool ahead, const Config& config, int64_t rows, Kernel* kernel,
+                                 size_t shared_bytes, std::atomic<uint64_t>& allowed,
+                                 std::atomic<uint64_t>& allowed_clusters, cudaStream_t stream,
+                                 const Arguments&... arguments) {
   constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;
   if (rows > kMostBlocksOfGrid / config.blocks) return cudaErrorInvalidConfiguration;
   const unsigned blocks = static_cast<unsigned>(rows * config.blocks);
@@ -51,12 +52,12 @@ cudaError_t launch_cluster_a_row(const Config& config, int64_t rows, Kernel* ker
   cudaError_t error = allow_shared_memory(kernel, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
   if (config.blocks == 1) {
-    return launch_kernel(/*ahead=*/false, kernel, blocks, threads, shared_bytes, stream, arguments..., 1);
+    return launch_kernel(ahead, kernel, blocks, threads, shared_bytes, stream, arguments..., 1);
   }
   error = allow_large_clusters(kernel, allowed_clusters);
   if (error != cudaSuccess) return error;
-  return launch_clusters(/*ahead=*/false, static_cast<unsigned>(config.blocks), kernel, blocks, threads,
-                         shared_bytes, stream, arguments..., config.blocks);
+  return launch_clusters(ahead, static_cast<unsigned>(config.blocks), kernel, blocks, threads, shared_bytes,
+                         stream, arguments..., config.blocks);
 }
 
 }  // namespace gputopk::cuda

@@ -64,23 +64,37 @@ bool runs_code_of_sm_90(Kernel* kernel) {
   return answer || (device < 64 && (does.load(std::memory_order_relaxed) >> device & 1));
 }
 
+// A launch with so many attributes.
+template <class... Parameters, class... Arguments>
+cudaError_t launch_with(cudaLaunchAttribute* attributes, unsigned count, void (*kernel)(Parameters...),
+                        unsigned blocks, unsigned threads, size_t shared_bytes, cudaStream_t stream,
+                        Arguments&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = attributes;
+  config.numAttrs = count;
+  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+}
+
+inline cudaLaunchAttribute launched_ahead() {
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  attribute.val.programmaticStreamSerializationAllowed = 1;
+  return attribute;
+}
+
 // Launches a kernel. With `ahead` its blocks may start while the kernel before it ends, which hides most of
 // a launch's cost: the one before must call let_next_kernel_start, this one wait_for_kernel_before, and the
 // code must be compute capability 9.0's.
 template <class... Parameters, class... Arguments>
 cudaError_t launch_kernel(bool ahead, void (*kernel)(Parameters...), unsigned blocks, unsigned threads,
                           size_t shared_bytes, cudaStream_t stream, Arguments&&... arguments) {
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attribute.val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = threads;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = ahead && runs_code_of_sm_90(kernel) ? 1 : 0;
-  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+  cudaLaunchAttribute attribute = launched_ahead();
+  return launch_with(&attribute, ahead && runs_code_of_sm_90(kernel) ? 1 : 0, kernel, blocks, threads,
+                     shared_bytes, stream, std::forward<Arguments>(arguments)...);
 }
 
 // Launches a kernel whose blocks all run at once, so that they may wait for each other.
@@ -90,14 +104,8 @@ cudaError_t launch_together(void (*kernel)(Parameters...), unsigned blocks, unsi
   cudaLaunchAttribute attribute{};
   attribute.id = cudaLaunchAttributeCooperative;
   attribute.val.cooperative = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = threads;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+  return launch_with(&attribute, 1, kernel, blocks, threads, shared_bytes, stream,
+                     std::forward<Arguments>(arguments)...);
 }
 
 // Lets a kernel run in clusters of more than the eight blocks that any device takes. `allowed` as above.
@@ -117,16 +125,9 @@ cudaError_t launch_clusters(bool ahead, unsigned cluster_blocks, void (*kernel)(
   attributes[0].id = cudaLaunchAttributeClusterDimension;
   attributes[0].val.clusterDim.x = cluster_blocks;
   attributes[0].val.clusterDim.y = attributes[0].val.clusterDim.z = 1;
-  attributes[1].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-  attributes[1].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = threads;
-  config.dynamicSmemBytes = shared_bytes;
-  config.stream = stream;
-  config.attrs = attributes;
-  config.numAttrs = ahead && runs_code_of_sm_90(kernel) ? 2 : 1;
-  return cudaLaunchKernelEx(&config, kernel, std::forward<Arguments>(arguments)...);
+  attributes[1] = launched_ahead();
+  return launch_with(attributes, ahead && runs_code_of_sm_90(kernel) ? 2 : 1, kernel, blocks, threads,
+                     shared_bytes, stream, std::forward<Arguments>(arguments)...);
 }
 
 // Zeroes the part of a workspace that must be zero before an algorithm's first kernel: 256-byte aligned, a

@@ -201,7 +201,7 @@ ErrorCode launch(const Rows& rows, const Order& order, const Shape& shape, Strea
 }  // namespace
 
 ErrorCode sort_in_cluster(const Problem& problem, const Rows& rows, const Shape& shape, Stream stream) {
-  return visit_row_order(problem, [&](auto order) {
+  return visit_row_order(problem, rows, [&](auto order) {
     return visit_index(problem.cols, [&](auto index) -> ErrorCode {
       return launch<decltype(order), decltype(index)>(rows, order, shape, stream);
     });

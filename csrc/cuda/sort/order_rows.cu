@@ -59,7 +59,7 @@ ErrorCode sort_rows(const Problem& problem, const Rows& rows, const Shape& shape
 }  // namespace
 
 ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shape, Stream stream) {
-  return visit_row_order(problem, [&](auto order) {
+  return visit_row_order(problem, rows, [&](auto order) {
     return visit_index(problem.cols, [&](auto index) -> ErrorCode {
       return launch<decltype(order), decltype(index)>(rows, order, shape, stream);
     });
@@ -69,15 +69,15 @@ ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shap
 ErrorCode WholeRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   const Entries input{const_cast<void*>(buffers.input), nullptr, false};
   const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
-  const Rows rows{problem.rows, problem.cols, problem.k, input, problem.row_stride, winners};
-  Problem by_value = problem;  // by index the step behind puts what is kept
-  by_value.by_index = false;
-  return sort_rows(by_value, rows, shape, buffers.workspace, stream);
+  // By index, where it is to be so, the step behind puts what is kept.
+  const Rows rows{problem.rows,       problem.cols, problem.k,         input,
+                  problem.row_stride, winners,      /*by_index=*/false};
+  return sort_rows(problem, rows, shape, buffers.workspace, stream);
 }
 
 ErrorCode OrderRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
-  const Rows rows{problem.rows, problem.k, problem.k, winners, problem.k, winners};
+  const Rows rows{problem.rows, problem.k, problem.k, winners, problem.k, winners, problem.by_index};
   return sort_rows(problem, rows, shape, buffers.workspace, stream);
 }
 

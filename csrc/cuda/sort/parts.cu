@@ -577,20 +577,16 @@ ErrorCode launch(const Problem& problem, const Params& params, const Order& orde
 
   // Where a context has no room for so large a cluster, there are fewer samples.
   struct Clusters {
-    int blocks;  // of each
+    int blocks, threads;  // of each, and of a block
   };
   const ErrorCode unsampled =
-      launch_with_room(Clusters{shape.sample_blocks}, [&](Clusters clusters) -> cudaError_t {
+      launch_with_room(Clusters{shape.sample_blocks, tuning::kSortMaxThreads}, [&](const Clusters& clusters) {
         constexpr int kWordBytes = sizeof(typename KeyWord<typename Order::Bits>::type) + sizeof(Index);
-        const auto kernel = find_splitters<Order, Index>;
         const size_t bytes =
             static_cast<size_t>(sample_bytes(kEntryBytes, kWordBytes, shape.sample_chunk, clusters.blocks));
-        cudaError_t failed = allow_shared_memory(kernel, bytes, sample_allowed);
-        if (failed == cudaSuccess) failed = allow_large_clusters(kernel, clusters_allowed);
-        if (failed != cudaSuccess) return failed;
-        const unsigned blocks = static_cast<unsigned>(clusters.blocks);
-        return launch_clusters(/*ahead=*/true, blocks, kernel, rows * blocks, tuning::kSortMaxThreads, bytes,
-                               stream, params, order, shape.sample_chunk, clusters.blocks);
+        return launch_cluster_a_row(/*ahead=*/true, clusters, params.rows.rows, find_splitters<Order, Index>,
+                                    bytes, sample_allowed, clusters_allowed, stream, params, order,
+                                    shape.sample_chunk);
       });
   if (unsampled != cudaSuccess) return unsampled;
 
@@ -618,7 +614,7 @@ ErrorCode launch(const Problem& problem, const Params& params, const Order& orde
 ErrorCode sort_in_parts(const Problem& problem, const Rows& rows, const Shape& shape, const Memory& memory,
                         Stream stream) {
   const Params params{rows, shape, memory};
-  return visit_row_order(problem, [&](auto order) {
+  return visit_row_order(problem, rows, [&](auto order) {
     return visit_index(problem.cols, [&](auto index) -> ErrorCode {
       return launch<decltype(order), decltype(index)>(problem, params, order, stream);
     });

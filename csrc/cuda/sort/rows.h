@@ -17,7 +17,8 @@ struct Rows {
   int64_t kept;     // the best so many of a row are written
   Entries from;     // row r from r * from_stride on
   int64_t from_stride;
-  Entries to;  // row r from r * kept on; may be `from`
+  Entries to;     // row r from r * kept on; may be `from`
+  bool by_index;  // the order that they are put in, or by value
 };
 
 // Of a block of a cluster that samples a row, `chunk` entries each: for what sorts and for all chunks.
@@ -52,8 +53,8 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device);
 
 // Calls visitor(order) with that in which rows are sorted.
 template <class Visitor>
-ErrorCode visit_row_order(const Problem& problem, Visitor&& visitor) {
-  if (problem.by_index) return visit_equals(problem.dtype, visitor);
+ErrorCode visit_row_order(const Problem& problem, const Rows& rows, Visitor&& visitor) {
+  if (rows.by_index) return visit_equals(problem.dtype, visitor);
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, visitor);
 }
 
