@@ -113,6 +113,7 @@ void check_candidates(const RerankArguments& arguments, RerankProblem& problem) 
     if (lengths) check_ranges(*lengths, "lengths", problem.queries, queries);
   }
   const std::optional<Tensor>& ranges = row_offsets ? row_offsets : lengths;
+  problem.ragged = ranges.has_value();
   problem.wide_ranges = ranges && ranges->scalar_type() == ScalarType::Long;
   problem.wide_ids = type == ScalarType::Long;
   // A query may have all that are listed, or fewer than k.

@@ -64,6 +64,7 @@ struct RerankProblem {
   int allow_shift = 0;      // 2^allow_shift vectors share a byte of `allow`: 0, or 3 for bits
   bool wide_ids = true;     // int64 ids; otherwise int32
   bool wide_ranges = true;  // the same of lengths and row offsets
+  bool ragged = false;      // there are lengths or row offsets
   bool positions = false;   // what comes out for ids
 };
 

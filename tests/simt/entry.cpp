@@ -493,6 +493,7 @@ int simt_rerank(const SimtRerank* call, const SimtDevice* device, char* text, si
     problem.id_stride = call->id_stride;
     problem.wide_ids = call->wide_ids != 0;
     problem.wide_ranges = call->wide_ranges != 0;
+    problem.ragged = call->lengths != nullptr || call->row_offsets != nullptr;
     problem.allow_shift = call->allow_shift;
     problem.positions = call->positions != 0;
     const cuda::RerankPlan plan = cuda::make_rerank_plan(problem, gpu, call->most_stored_bytes);

@@ -12,13 +12,13 @@ from tests.simt import emulated
 METRICS = pytest.mark.parametrize("metric", range(len(reference.METRICS)), ids=reference.METRICS)
 # Queries fill a GPU of one SM, and leave most of the other idle.
 SMALL, LARGE = emulated.Device(sm_count=1), emulated.Device(sm_count=40)
-LISTS, FINISH, SORT, TOP_K = "rerank: lists of", "then lists of", "then a sort", "queries at a time, then"
-# dtype -> dims: whole words for 16 lanes and 32, some that make several pieces, and each narrow layout.
+LISTS, FINISH = "rerank: lists of", " warps a query, room for "
+# dtype -> dims: whole words for 4, 8, 16 lanes and 32, some that make several pieces, and each narrow layout.
 DIMS = {
-    torch.float32: (8, 64, 100, 129, 768, 1030, 1100),
-    torch.float16: (8, 98, 99, 100, 128, 136, 300, 768, 1100),
+    torch.float32: (8, 20, 32, 64, 100, 129, 768, 1030, 1100),
+    torch.float16: (8, 32, 64, 98, 99, 100, 128, 136, 300, 768, 1100),
     torch.bfloat16: (50, 100, 520),
-    torch.int8: (16, 99, 100, 256, 300, 1040),
+    torch.int8: (16, 80, 99, 100, 128, 256, 300, 1040),
     torch.uint8: (100, 528),
 }
 
@@ -32,11 +32,11 @@ def test_every_way_gives_the_same_bits(dtype, dims, metric):
     rows = reference.normal(2, dims, torch.float32, seed=2)
     ids = reference.some_ids(2, 300, 80, torch.int32, seed=3)
     distances, winners, plan = emulated.library().rerank(rows, vectors, ids, 300, metric, LARGE)
-    assert SORT in plan
+    assert FINISH in plan
     large_rows = 300 * dims * dtype.itemsize > 65536
     for k, device, way in (
         (10, SMALL, LISTS),
-        (300, SMALL, TOP_K),
+        (300, SMALL, FINISH),
         (40, LARGE, FINISH if large_rows else LISTS),
     ):
         *result, plan = emulated.library().rerank(rows, vectors, ids, k, metric, device, seed=k)
@@ -76,8 +76,8 @@ def test_a_query_that_lies_anywhere(dtype, queries_begin_in_a_word):
 
 @METRICS
 @pytest.mark.parametrize("dtype", [torch.float16, torch.int8], ids=name_of)
-@pytest.mark.parametrize(("k", "way"), [(10, FINISH), (200, FINISH), (300, SORT)])
-def test_what_search_asks_is_finished_too(k, way, dtype, metric):
+@pytest.mark.parametrize("k", [10, 200, 300])
+def test_what_search_asks_is_finished_too(k, dtype, metric):
     name, count, queries = reference.METRICS[metric], 70, 4
     make = reference.any_numbers if name == "cosine" else reference.whole_numbers
     check = reference.assert_close if name == "cosine" else reference.assert_exact
@@ -96,7 +96,7 @@ def test_what_search_asks_is_finished_too(k, way, dtype, metric):
     ):
         plain_ids = reference.plain_ids(ids, queries, k, **plain)
         *result, plan = emulated.library().rerank(rows, vectors, ids, k, metric, LARGE, **options, **scaled)
-        assert way in plan
+        assert FINISH in plan
         check(result, rows, numbers, plain_ids, k, name)
         _, positions, _ = emulated.library().rerank(
             rows, vectors, ids, k, metric, LARGE, seed=2, **options, **scaled, positions=True
@@ -105,12 +105,59 @@ def test_what_search_asks_is_finished_too(k, way, dtype, metric):
         assert torch.equal(torch.where(positions < 0, -1, at), result[1])
 
 
-def test_one_block_finishes_many_keys():
-    """Each warp of the block that finishes has more tiles than it asks for at a time."""
-    vectors = reference.whole_numbers(300, 16, torch.float32, seed=9)
-    rows = reference.whole_numbers(1, 16, torch.float32, seed=10)
+@pytest.mark.parametrize("spread", [3, 100_000], ids=["equal distances", "others"])
+def test_one_block_finishes_many_keys(spread):
+    """More of them than there is room for in order: digits of the keys, and of positions, make them fewer."""
+    vectors = torch.arange(300.0)[:, None] % spread * torch.ones(16)
+    rows = torch.zeros(1, 16)
     ids = reference.some_ids(1, 9000, 300, torch.int32, seed=11)
-    for k in (1, 100, 256):
+    for k in (1, 100, 256, 2000):
         *result, plan = emulated.library().rerank(rows, vectors, ids, k, 0, LARGE)
         assert FINISH in plan and "by 32 warps" in plan
         reference.assert_exact(result, rows, vectors, ids, k, "l2")
+
+
+@pytest.mark.parametrize(("dims", "count"), [(0, 40), (8, 0), (0, 0)])
+def test_vectors_without_elements_and_none_at_all(dims, count):
+    rows, vectors = torch.zeros(3, dims), torch.zeros(count, dims)
+    ids = reference.some_ids(3, 200, count, seed=1)
+    for device in (SMALL, LARGE):
+        for k in (10, 150):
+            *result, _ = emulated.library().rerank(rows, vectors, ids, k, 0, device)
+            reference.assert_exact(result, rows, vectors, ids, k, "l2")
+
+
+def test_missing_candidates_are_finished_behind_all_others():
+    vectors, rows = (
+        reference.whole_numbers(300, 16, torch.float32),
+        reference.whole_numbers(2, 16, torch.float32),
+    )
+    ids = torch.full((2, 4500), -1, dtype=torch.int64)
+    ids[0, ::450] = torch.arange(10)
+    *result, plan = emulated.library().rerank(rows, vectors, ids, 40, 0, LARGE)
+    assert FINISH in plan
+    reference.assert_exact(result, rows, vectors, ids, 40, "l2")
+
+
+@pytest.mark.parametrize(("candidates", "k"), [(17_000, 20), (4200, 4200)], ids=["keys", "winners"])
+def test_what_is_too_much_for_a_block_goes_to_a_top_k(candidates, k):
+    vectors, rows = (
+        reference.whole_numbers(300, 8, torch.float32),
+        reference.whole_numbers(1, 8, torch.float32),
+    )
+    ids = reference.some_ids(1, candidates, 300, torch.int32, seed=12)
+    *result, plan = emulated.library().rerank(rows, vectors, ids, k, 0, LARGE)
+    assert "queries at a time, then " in plan and FINISH not in plan
+    reference.assert_exact(result, rows, vectors, ids, k, "l2")
+
+
+def test_warps_share_the_candidates_of_all_queries_alike():
+    """Shares that begin and end in the middle of a query, with fewer queries than warps, and more."""
+    vectors = reference.whole_numbers(300, 100, torch.float32, seed=1)
+    for queries, candidates in ((1, 7), (3, 1001), (41, 130), (700, 9)):
+        rows = reference.whole_numbers(queries, 100, torch.float32, seed=2)
+        ids = reference.some_ids(queries, candidates, 300, torch.int32, seed=3)
+        for device in (SMALL, emulated.Device(sm_count=7), LARGE):
+            *result, plan = emulated.library().rerank(rows, vectors, ids, candidates, 0, device)
+            assert FINISH in plan or LISTS in plan
+            reference.assert_exact(result, rows, vectors, ids, candidates, "l2")

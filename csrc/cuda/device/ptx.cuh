@@ -16,6 +16,45 @@ __device__ inline void prefetch_bulk(const void* first, uint32_t bytes) {
 #endif
 }
 
+// Starts to copy a word of so many bytes from global to shared memory, or as many zeros where nothing is
+// `there`, and then reads nothing. 16 bytes are kept out of L1. GPUs before compute capability 8.0 wait for
+// it.
+template <int kBytes>
+__device__ __forceinline__ void copy_ahead(void* to, const void* from, bool there) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16);
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  const auto at = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  const auto global = __cvta_generic_to_global(from);
+  const int bytes = there ? kBytes : 0;
+  if constexpr (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(at), "l"(global), "r"(bytes)
+                 : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::"r"(at), "l"(global), "n"(kBytes),
+                 "r"(bytes)
+                 : "memory");
+  }
+#else
+  using Word = std::conditional_t<kBytes == 16, uint4, std::conditional_t<kBytes == 8, uint2, uint32_t>>;
+  *static_cast<Word*>(to) = there ? *static_cast<const Word*>(from) : Word{};
+#endif
+}
+
+// Ends a group of copies, which may be of none.
+__device__ __forceinline__ void end_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for all of this thread's groups but the last kGroups. The thread then may read what they have copied.
+template <int kGroups>
+__device__ __forceinline__ void wait_for_copies() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+#endif
+}
+
 // The same number, which the compiler takes for another one: what is computed of it is computed anew at each
 // use, not kept in registers from one to the next.
 __device__ inline uint32_t anew(uint32_t x) {

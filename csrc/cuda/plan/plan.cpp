@@ -287,24 +287,28 @@ void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
 void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
   const RerankProblem& problem = plan.problem;
   const rerank::Config& config = plan.config;
-  char lists[40] = "a sort";
-  if (config.list_items > 0) std::snprintf(lists, sizeof(lists), "lists of %d", 32 * config.list_items);
   char form[512];
   if (config.way == rerank::Way::kLists) {
-    std::snprintf(form, sizeof(form), "%s, %d warps a query, %d candidates at a time", lists, config.warps,
-                  config.tile);
+    std::snprintf(form, sizeof(form), "lists of %d, %d warps a query, %d candidates at a time",
+                  32 * config.list_items, config.warps, config.tile);
   } else {
+    char interleaved[80] = "";
+    if (config.blocks_per_query > 0) {
+      std::snprintf(interleaved, sizeof(interleaved), ", %lld a query, %d candidates at a time",
+                    static_cast<long long>(config.blocks_per_query), config.tile);
+    }
     const int length = std::snprintf(
-        form, sizeof(form), "keys stored by %lld blocks a query of %d warps, %d candidates at a time%s, ",
-        static_cast<long long>(config.blocks_per_query), config.warps, config.tile,
-        config.row_at_a_time ? ", row by row" : "");
+        form, sizeof(form), "keys stored by %lld blocks of %d warps%s%s, %lld queries at a time, then ",
+        static_cast<long long>(config.blocks), config.warps, interleaved,
+        config.row_at_a_time ? ", row by row" : "", static_cast<long long>(config.slice));
     const size_t room = sizeof(form) - length;
     if (config.way == rerank::Way::kFinish) {
-      std::snprintf(form + length, room, "then %s by %d warps a query", lists, config.finish_warps);
+      const bool listed = config.finish_room == 0;
+      std::snprintf(form + length, room, "%s by %d warps a query, room for %d",
+                    listed ? "listed" : "put in order", config.finish_warps,
+                    listed ? 32 : config.finish_room);
     } else {
-      const int more = std::snprintf(form + length, room, "%lld queries at a time, then ",
-                                     static_cast<long long>(config.slice));
-      describe(*plan.selection, form + length + more, room - more);
+      describe(*plan.selection, form + length, room);
     }
   }
   std::snprintf(text, text_bytes,

@@ -1,15 +1,20 @@
 // The k best of keys that rerank.cu has stored, where these are few enough for a block a query: in the launch
 // behind that of the distances, which it follows without a gap.
 //
-//   1. Up to 256 winners: each warp has a list, as in select_candidates; the scores are those in memory.
-//   2. More: all keys of a query are sorted in shared memory.
+// Few winners of few keys are selected by the warps' lists, as in select_candidates; the scores are those in
+// memory. Otherwise
+//   1. the keys come into shared memory, and their range is found;
+//   2. AIR's digits of that range give a bound that k of them reach, and few more (SC '23, section 3); where
+//      the query has no more than there is room for, all of them do;
+//   3. what reaches the bound is listed and put in order.
 // What a top-k of its own has selected is only looked up.
 
 #include <algorithm>
-#include <type_traits>
+#include <atomic>
 
+#include "cuda/device/block_sort.cuh"
 #include "cuda/device/launch.h"
-#include "cuda/device/list_sort.cuh"
+#include "cuda/device/list_selection.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/rerank/numbers.h"
 #include "cuda/rerank/params.cuh"
@@ -19,75 +24,144 @@
 namespace gputopk::cuda::rerank {
 namespace {
 
-// Keys of a row in memory, for a warp of a block, which has four of them a lane under way.
+// Keys of a row in memory, for a warp of a block, from one tile of 32 to the next that is its own: four of
+// them a lane are under way.
 class StoredScores {
  public:
-  __device__ StoredScores(const uint32_t* row, int64_t count) : row_(row), count_(count) {
-    const int64_t tile = first(threadIdx.x / 32);
+  __device__ StoredScores(const uint32_t* row, int64_t count) : row_(row), count_(count), at_(threadIdx.x) {
 #pragma unroll
-    for (int i = 0; i < kInFlight; ++i) next_[i] = load(tile + i * step());
+    for (int i = 0; i < kInFlight; ++i) next_[i] = load();
   }
 
-  __device__ int64_t count() const { return count_; }
-  __device__ int64_t first(int64_t warp) const { return 32 * warp; }
-  __device__ int64_t step() const { return blockDim.x; }
   __device__ int64_t position(int64_t tile) const { return tile + threadIdx.x % 32; }
 
-  __device__ uint32_t operator()(int64_t tile) {
+  __device__ uint32_t operator()() {
     const uint32_t key = next_[0];
 #pragma unroll
     for (int i = 0; i + 1 < kInFlight; ++i) next_[i] = next_[i + 1];
-    next_[kInFlight - 1] = load(tile + kInFlight * step());
+    next_[kInFlight - 1] = load();
     return key;
   }
 
  private:
   static constexpr int kInFlight = 4;
 
-  __device__ uint32_t load(int64_t tile) const {
-    return position(tile) < count_ ? __ldcg(row_ + position(tile)) : kMissingKey;
+  __device__ uint32_t load() {
+    const uint32_t key = at_ < count_ ? __ldcg(row_ + at_) : kMissingKey;
+    at_ += blockDim.x;
+    return key;
   }
 
   const uint32_t* row_;
-  int64_t count_;
+  int64_t count_, at_;
   uint32_t next_[kInFlight];
 };
 
 // A block a query, as below.
-template <int kItems>
 __global__ void __launch_bounds__(32 * tuning::kRerankFinishMaxWarps)
     finish_with_lists(const __grid_constant__ Params params, const uint32_t* keys) {
   const RerankProblem& problem = params.problem;
-  unsigned char* const shared = dynamic_shared();
   wait_for_kernel_before();
   for (int64_t query = blockIdx.x; query < problem.queries; query += gridDim.x) {
-    StoredScores scores(keys + query * problem.candidates,
-                        candidate_row(problem, params.buffers, query).count);
-    select_scores<kItems>(scores, static_cast<int>(problem.k), shared,
-                          [&](int rank, uint32_t key, uint32_t position) {
-                            params.write(query, rank, key, static_cast<int64_t>(position));
-                          });
+    const int64_t count = candidate_row(problem, params.buffers, query).count;
+    StoredScores scores(keys + query * problem.candidates, count);
+    select_scores</*kItems=*/1>(scores, threadIdx.x / 32 * 32, blockDim.x, count, static_cast<int>(problem.k),
+                                dynamic_shared(), [&](int rank, uint32_t key, uint32_t position) {
+                                  params.write(query, rank, key, static_cast<int64_t>(position));
+                                });
   }
 }
 
-__global__ void __launch_bounds__(32 * tuning::kRerankSortMaxWarps)
-    finish_with_sort(const __grid_constant__ Params params, const uint32_t* keys) {
+// Keys are in order as they are.
+struct KeysAsTheyAre {
+  using Bits = uint32_t;
+  static constexpr bool kFloating = false;
+  __device__ uint32_t operator()(uint32_t key) const { return key; }
+};
+using Memory = BlockMemory<uint32_t, uint32_t>;
+static_assert(tuning::kRerankMostFinishedK + tuning::kRerankFinishSlack <=
+              tuning::kRerankFinishItems * 32 * tuning::kRerankFinishMaxWarps);
+
+// Dynamic shared memory: the list with what sorts it, in whose place digits are counted first, and the keys.
+int64_t list_bytes(const Config& config) {
+  return std::max<int64_t>(block_bytes(Memory::kEntryBytes, config.finish_room, 32 * config.finish_warps),
+                           int64_t{sizeof(uint32_t)} << config.finish_digit_bits);
+}
+
+// A block a query.
+__global__ void __launch_bounds__(32 * tuning::kRerankFinishMaxWarps)
+    finish_query(const __grid_constant__ Params params, const uint32_t* keys, int room, int digit_bits,
+                 int keys_at) {
+  __shared__ ListSelectionScratch<uint32_t> search;
+  __shared__ BlockScratch<uint32_t, uint32_t> scratch;
+  __shared__ uint32_t present, listed;
   const RerankProblem& problem = params.problem;
-  const PaddedList<uint64_t> list(reinterpret_cast<uint64_t*>(dynamic_shared()));
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const Memory memory(dynamic_shared(), room);
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic_shared());
+  uint32_t* const own = reinterpret_cast<uint32_t*>(dynamic_shared() + keys_at);
   wait_for_kernel_before();
   for (int64_t query = blockIdx.x; query < problem.queries; query += gridDim.x) {
     const uint32_t* const row = keys + query * problem.candidates;
     const int count = static_cast<int>(candidate_row(problem, params.buffers, query).count);
-    const int size = static_cast<int>(sorted_entries(count));
-    for (int i = thread; i < size; i += threads) {
-      list[i] = i < count ? ScoreEntry::pack(__ldcg(row + i), static_cast<uint32_t>(i)) : 0;
+    if (thread == 0) {
+      search.range.reset();
+      present = listed = 0;
     }
-    __syncthreads();  // the list is there
-    sort_list(list, size, BlockItems{});
-    for (int rank = thread; rank < problem.k; rank += threads) {
-      const uint64_t entry = rank < count ? list[rank] : 0;
-      params.write(query, rank, ScoreEntry::key(entry), ScoreEntry::index(entry));
+    __syncthreads();  // nothing has been counted yet
+    SeenKeys<uint32_t> seen;
+    unsigned own_present = 0;
+#pragma unroll 8
+    for (int i = thread; i < count; i += threads) {
+      const uint32_t key = __ldcg(row + i);
+      own[i] = key;
+      if (key == kMissingKey) continue;
+      seen.see(key);
+      ++own_present;
+    }
+    search.range.add(seen);
+    own_present = __reduce_add_sync(~0u, own_present);
+    if (thread % 32 == 0) atomicAdd(&present, own_present);
+    __syncthreads();  // the keys are there, and what is known of them
+
+    const int wanted = min(static_cast<int>(problem.k), static_cast<int>(present));
+    ExtendedKey<uint32_t, uint32_t> bound{kMissingKey + 1, 0};
+    const auto entry = [&](int i) {
+      return ExtendedKey<uint32_t, uint32_t>{own[i], static_cast<uint32_t>(count - 1 - i)};
+    };
+    if (static_cast<int>(present) > room) {
+      auto selection = Selection<uint32_t, uint32_t>::whole_row(wanted, present);
+      selection.low.key = search.range.least;  // above missing candidates
+      bound = narrow_in_list(count, selection, static_cast<uint64_t>(room - wanted), digit_bits,
+                             bits_of(search.range.greatest - search.range.least),
+                             bits_of(static_cast<uint32_t>(count - 1)), histogram, search.target, entry);
+    }
+    for (int base = 0; base < count; base += threads) {
+      const int i = base + thread;
+      const bool reaches = i < count && !(entry(i) < bound);
+      const unsigned takers = __ballot_sync(~0u, reaches);
+      if (takers == 0) continue;
+      uint32_t first = 0;
+      if (thread % 32 == 0) first = atomicAdd(&listed, static_cast<uint32_t>(__popc(takers)));
+      first = __shfl_sync(~0u, first, 0);
+      if (reaches) {
+        const uint32_t at = first + __popc(takers & ((1u << thread % 32) - 1));
+        memory.values[at] = own[i];
+        memory.indices[at] = static_cast<uint32_t>(i);
+      }
+    }
+    __syncthreads();  // the list is whole
+    sort_in_block<tuning::kRerankFinishItems>(
+        static_cast<int>(listed), wanted, KeysAsTheyAre{}, memory, scratch,
+        [&](int i, uint32_t& key, uint32_t& position) {
+          key = memory.values[i];
+          position = memory.indices[i];
+        },
+        [&](int rank, uint32_t key, uint32_t position) {
+          params.write(query, rank, key, static_cast<int64_t>(position));
+        });
+    for (int rank = wanted + thread; rank < problem.k; rank += threads) {
+      params.write(query, rank, kMissingKey, 0);
     }
     __syncthreads();  // and has been read
   }
@@ -110,19 +184,20 @@ unsigned grid_of(int64_t blocks) { return static_cast<unsigned>(std::min<int64_t
 
 ErrorCode finish(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
                  const uint32_t* keys, Stream stream) {
-  const auto launch = [&](auto kernel, size_t shared_bytes) -> ErrorCode {
-    return launch_kernel(/*ahead=*/true, kernel, grid_of(problem.queries), 32 * config.finish_warps,
-                         shared_bytes, stream, Params{problem, buffers, 1, 0}, keys);
-  };
-  switch (config.list_items) {
-    case 0: {
-      const int size = static_cast<int>(sorted_entries(problem.candidates));
-      return launch(finish_with_sort, PaddedList<uint64_t>::places(size) * sizeof(uint64_t));
-    }
-    case 1: return launch(finish_with_lists<1>, score_selection_bytes<1>(config.finish_warps));
-    case 4: return launch(finish_with_lists<4>, score_selection_bytes<4>(config.finish_warps));
-    default: return launch(finish_with_lists<8>, score_selection_bytes<8>(config.finish_warps));
+  const unsigned blocks = grid_of(problem.queries);
+  if (config.finish_room == 0) {
+    return launch_kernel(/*ahead=*/true, finish_with_lists, blocks, 32 * config.finish_warps,
+                         score_selection_bytes<1>(config.finish_warps), stream,
+                         Params{problem, buffers, 0, 0}, keys);
   }
+  const int64_t keys_at = list_bytes(config);
+  const size_t shared_bytes = static_cast<size_t>(keys_at + int64_t{sizeof(uint32_t)} * problem.candidates);
+  static std::atomic<uint64_t> allowed;
+  const cudaError_t error = allow_shared_memory(finish_query, shared_bytes, allowed);
+  if (error != cudaSuccess) return error;
+  return launch_kernel(/*ahead=*/true, finish_query, blocks, 32 * config.finish_warps, shared_bytes, stream,
+                       Params{problem, buffers, 0, 0}, keys, config.finish_room, config.finish_digit_bits,
+                       static_cast<int>(keys_at));
 }
 
 ErrorCode look_up(const RerankProblem& problem, const uint32_t* keys, const int32_t* positions,
@@ -130,7 +205,7 @@ ErrorCode look_up(const RerankProblem& problem, const uint32_t* keys, const int3
   constexpr int kThreads = 256;
   const int64_t winners = problem.queries * problem.k;
   return launch_kernel(/*ahead=*/false, write_winners, grid_of((winners + kThreads - 1) / kThreads), kThreads,
-                       0, stream, Params{problem, buffers, 1, 0}, keys, positions);
+                       0, stream, Params{problem, buffers, 0, 0}, keys, positions);
 }
 
 }  // namespace gputopk::cuda::rerank

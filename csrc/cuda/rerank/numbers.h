@@ -7,9 +7,19 @@ namespace gputopk::cuda::tuning {
 
 // The largest list that fits a warp's registers: 8 entries a lane.
 inline constexpr int64_t kRerankMaxListK = 256;
-// Warps of a block, at most, and of an SM: 128 registers a thread hold eight vectors in flight, 4 KB a warp,
-// and the sums. Few of them cover the memory's latency.
+// Warps of a block, at most, and of an SM: 128 registers a thread hold the sums, and 13 KB of shared memory a
+// warp what is copied ahead of it, three steps of 4 KB. So 128 KB are on their way to an SM, twice what the
+// memory's latency asks for. Of short rows there are more steps.
 inline constexpr int kRerankMaxWarps = 16;
+inline constexpr int kRerankAheadBytes = 13 * 1024;
+inline constexpr int kRerankMostSteps = 6;
+// Of so many bytes, where a tile takes tile_bytes, and there is one tile more than steps.
+constexpr int rerank_steps(int step_bytes, int tile_bytes) {
+  const int steps = (kRerankAheadBytes - tile_bytes) / (step_bytes + tile_bytes);
+  return steps < kRerankMostSteps ? steps : kRerankMostSteps;
+}
+// A warp's share of the lists that are merged at the end.
+inline constexpr int kRerankListBytes = 1024;
 // A warp has so many times 32 candidates where queries alone fill the GPU, and a block then no more warps
 // than this: each warp's list fills anew and is merged with the others', so the fewer the better.
 inline constexpr int kRerankTilesPerWarp = 8;
@@ -28,20 +38,21 @@ inline constexpr int64_t kRerankFewQueriesCandidates = 1024;
 // row's pieces would be waited for one after the other, while most of the SM's registers hold nothing: not
 // measured.
 inline constexpr int64_t kRerankBusyWarpsPerSm = 8;
-// Blocks that share a query make so many waves at most: more would be no more even.
-inline constexpr int64_t kRerankMostWaves = 4;
-// Blocks an SM where a top-k follows and queries are many.
-inline constexpr int kRerankStoringBlocksPerSm = 4;
-
-// The block that finishes a query has 64 registers a thread, and 4 tiles a warp: then half of them have a
-// threshold to go by. Not measured.
+// The block that finishes a query has its keys in shared memory, 64 KB of them; few threads would wait longer
+// for each of its steps.
 inline constexpr int kRerankFinishMaxWarps = 32;
-inline constexpr int64_t kRerankFinishTilesPerWarp = 4;
-// Keys of a query that one block goes through in less time, some 5 us, than a top-k takes with its launches,
-// 12 us. Not measured.
-inline constexpr int64_t kRerankMostFinished = 128 * 1024;
-// Keys of a query that are sorted in shared memory: 34 KB with the padding.
-inline constexpr int64_t kRerankMostSorted = 4096;
-inline constexpr int kRerankSortMaxWarps = 16;
+inline constexpr int64_t kRerankFinishKeysPerThread = 2;
+inline constexpr int64_t kRerankMostFinished = 16 * 1024;
+// Lists of 32 in so many warps end sooner, of so few keys: there is less to wait for.
+inline constexpr int64_t kRerankListedKeys = 4096;
+inline constexpr int64_t kRerankListedWarps = 8;
+// Winners that it puts in order, and entries beside them: up to 256 in all are ranked at once, and beyond
+// that so few more are no work to speak of. Of what it puts in order, a thread has so many.
+inline constexpr int64_t kRerankMostFinishedK = 4096;
+inline constexpr int64_t kRerankFinishSlack = 128;
+inline constexpr int64_t kRerankFinishLeastRoom = 256;
+inline constexpr int kRerankFinishItems = 5;
+// Digits of so many keys a bin leave that few.
+inline constexpr int kRerankFinishMaxDigitBits = 11;
 
 }  // namespace gputopk::cuda::tuning

@@ -7,11 +7,17 @@
 
 namespace gputopk::cuda::rerank {
 
+// Whether all rows are made of whole words of so many bytes, a power of two.
+GPUTOPK_HOST_DEVICE bool is_aligned(const void* rows, int64_t stride, int64_t dims, DType dtype, int word) {
+  const auto begins = static_cast<int64_t>(reinterpret_cast<uintptr_t>(rows));
+  return ((begins | stride * dtype_bytes(dtype) | dims * dtype_bytes(dtype)) & (word - 1)) == 0;
+}
+
 struct Params {
   RerankProblem problem;
   RerankBuffers buffers;
-  int64_t blocks_per_query;
-  int tile;  // candidates that a warp takes at a time: see Config
+  int64_t blocks_per_query;  // that store keys; 0: warps share all tiles alike
+  int tile;                  // candidates that a warp takes at a time: see Config
 
   __device__ int64_t id_at(int64_t at) const {
     return integer_at(buffers.candidate_ids, problem.wide_ids, at);

@@ -21,6 +21,7 @@
 #include "cuda/rerank/rerank.h"
 
 #include <algorithm>
+#include <atomic>
 #include <type_traits>
 
 #include "cuda/device/launch.h"
@@ -38,45 +39,65 @@ constexpr int kWordBytes = 16;
 template <class Type, class Layout, int kItems>
 __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
     select_candidates(const __grid_constant__ Params params) {
-  uint4* const shared = reinterpret_cast<uint4*>(dynamic_shared());
+  unsigned char* const shared = dynamic_shared();
   const RerankProblem& problem = params.problem;
+  using Scores = CandidateScores<Type, Layout>;
+  const int64_t tile = Scores::tile_of(params), first = threadIdx.x / 32 * tile,
+                step = blockDim.x / 32 * tile;
   for (int64_t query = blockIdx.x; query < problem.queries; query += gridDim.x) {
-    CandidateScores<Type, Layout> scores(params, query, threadIdx.x / 32, blockDim.x / 32);
-    select_scores<kItems>(scores, static_cast<int>(problem.k), shared,
+    Scores scores(params, query, first, step, problem.candidates,
+                  shared + threadIdx.x / 32 * Scores::kSharedBytes);
+    select_scores<kItems>(scores, first, step, scores.count(), static_cast<int>(problem.k),
+                          shared + blockDim.x / 32 * Scores::kSharedBytes,
                           [&](int rank, uint32_t key, uint32_t position) {
                             params.write(query, rank, key, static_cast<int64_t>(position));
                           });
   }
 }
 
-// The keys of all candidates; blocks_per_query blocks share a query's. `whole_rows`: behind a shorter row
-// too, where they say that nothing is there.
+// Of a query's candidates those that a warp takes, in tiles, and how far its next share lies from this one.
+struct Share {
+  int64_t query, first, step, end, next;
+};
+
+// The keys of all candidates. The warps of all blocks share the rows of all queries alike, adjacent ones
+// each; or, where only the device knows how long they are, those of blocks_per_query blocks share a query's
+// tiles, one after another. `whole_rows`: behind a shorter row too, where keys say that nothing is there.
 template <class Type, class Layout>
 __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
     store_scores(const __grid_constant__ Params params, uint32_t* keys, bool whole_rows) {
+  using Scores = CandidateScores<Type, Layout>;
+  constexpr int64_t kBatch = Scores::kBatchRows;
   let_next_kernel_start();
   const RerankProblem& problem = params.problem;
-  const int64_t blocks = params.blocks_per_query;
-  for (int64_t item = blockIdx.x; item < problem.queries * blocks; item += gridDim.x) {
-    const int64_t query = item / blocks;
-    const int64_t warp = item % blocks * (blockDim.x / 32) + threadIdx.x / 32;
-    CandidateScores<Type, Layout> scores(params, query, warp, blocks * (blockDim.x / 32));
-    const int64_t count = whole_rows ? problem.candidates : scores.count();
-    uint32_t* const row = keys + query * problem.candidates;
-    visit_scores(scores, count, warp, [&](int64_t position, uint32_t key) {
+  const int64_t warp = threadIdx.x / 32, warps = blockDim.x / 32, blocks = params.blocks_per_query;
+  const int64_t tile = Scores::tile_of(params), batches = (problem.candidates + kBatch - 1) / kBatch;
+  const int64_t number = blockIdx.x * warps + warp, all = gridDim.x * warps;
+  const int64_t begin = blocks > 0 ? blockIdx.x : problem.queries * batches * number / all;
+  const int64_t end = blocks > 0 ? problem.queries * blocks : problem.queries * batches * (number + 1) / all;
+  for (int64_t at = begin; at < end;) {
+    Share share;
+    if (blocks > 0) {
+      share = {at / blocks, (at % blocks * warps + warp) * tile, blocks * warps * tile, problem.candidates,
+               gridDim.x};
+    } else {
+      const int64_t first = at % batches, last = min(batches, first + end - at);
+      share = {at / batches, first * kBatch, tile, min(last * kBatch, problem.candidates), last - first};
+    }
+    Scores scores(params, share.query, share.first, share.step, share.end,
+                  dynamic_shared() + warp * Scores::kSharedBytes);
+    const int64_t count = whole_rows ? share.end : scores.count();
+    uint32_t* const row = keys + share.query * problem.candidates;
+    for (int64_t next = share.first; next < count; next += share.step) {
+      const uint32_t key = next < scores.count() ? scores() : kMissingKey;
+      const int64_t position = scores.position(next);
       if (position < count) row[position] = key;
-    });
+    }
+    at += share.next;
   }
 }
 
 unsigned grid_of(int64_t blocks) { return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF)); }
-
-// Whether all rows are made of whole words of so many bytes.
-bool is_aligned(const void* rows, int64_t stride, int64_t dims, DType dtype, int64_t word) {
-  const int64_t bytes = dtype_bytes(dtype);
-  return reinterpret_cast<uintptr_t>(rows) % word == 0 && stride * bytes % word == 0 &&
-         dims * bytes % word == 0;
-}
 
 // Calls visitor(type, layout) with the instance that reads the problem's rows. Which sums there are depends
 // on the rows' alignment alone.
@@ -86,7 +107,7 @@ ErrorCode visit_reader(const Config& config, const RerankProblem& problem, const
   const auto visit_type = [&](auto type) -> ErrorCode {
     using Type = decltype(type);
     constexpr int kBytes = sizeof(typename Type::Storage);
-    const auto vectors_have_words_of = [&](int64_t bytes) {
+    const auto vectors_have_words_of = [&](int bytes) {
       return is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, bytes);
     };
     if (!is_aligned(buffers.queries, problem.query_stride, problem.dims, problem.query_dtype, kWordBytes) ||
@@ -99,7 +120,11 @@ ErrorCode visit_reader(const Config& config, const RerankProblem& problem, const
       }
       return visitor(type, NarrowWords<Type, 1>{});
     }
-    if (problem.dims * kBytes <= 16 * kWordBytes) return visitor(type, WholeWords<Type, 16>{});
+    const int64_t words = problem.dims * kBytes / kWordBytes;
+    if (words <= 2) return visitor(type, WholeWords<Type, 2>{});
+    if (words <= 4) return visitor(type, WholeWords<Type, 4>{});
+    if (words <= 8) return visitor(type, WholeWords<Type, 8>{});
+    if (words <= 16) return visitor(type, WholeWords<Type, 16>{});
     if constexpr (kHasRowAtATime) {
       if (config.row_at_a_time) return visitor(type, RowAtATime<Type>{});
     }
@@ -121,10 +146,14 @@ ErrorCode select(const Config& config, const RerankProblem& problem, const Reran
   return visit_reader<false>(config, problem, buffers, [&](auto type, auto layout) -> ErrorCode {
     const auto launch = [&](auto items) -> ErrorCode {
       constexpr int kItems = decltype(items)::value;
-      return launch_kernel(/*ahead=*/false, select_candidates<decltype(type), decltype(layout), kItems>,
-                           grid_of(problem.queries), 32 * config.warps,
-                           score_selection_bytes<kItems>(config.warps), stream,
-                           Params{problem, buffers, 1, config.tile});
+      using Scores = CandidateScores<decltype(type), decltype(layout)>;
+      const auto kernel = select_candidates<decltype(type), decltype(layout), kItems>;
+      const size_t bytes = config.warps * Scores::kSharedBytes + score_selection_bytes<kItems>(config.warps);
+      static std::atomic<uint64_t> allowed;
+      const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
+      if (error != cudaSuccess) return error;
+      return launch_kernel(/*ahead=*/false, kernel, grid_of(config.blocks), 32 * config.warps, bytes, stream,
+                           Params{problem, buffers, 0, config.tile});
     };
     switch (config.list_items) {
       case 1: return launch(std::integral_constant<int, 1>{});
@@ -137,8 +166,13 @@ ErrorCode select(const Config& config, const RerankProblem& problem, const Reran
 ErrorCode score(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
                 uint32_t* keys, Stream stream) {
   return visit_reader<true>(config, problem, buffers, [&](auto type, auto layout) -> ErrorCode {
-    return launch_kernel(/*ahead=*/false, store_scores<decltype(type), decltype(layout)>,
-                         grid_of(problem.queries * config.blocks_per_query), 32 * config.warps, 0, stream,
+    using Scores = CandidateScores<decltype(type), decltype(layout)>;
+    const auto kernel = store_scores<decltype(type), decltype(layout)>;
+    const size_t bytes = config.warps * Scores::kSharedBytes;
+    static std::atomic<uint64_t> allowed;
+    const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
+    if (error != cudaSuccess) return error;
+    return launch_kernel(/*ahead=*/false, kernel, grid_of(config.blocks), 32 * config.warps, bytes, stream,
                          Params{problem, buffers, config.blocks_per_query, config.tile}, keys,
                          config.way == Way::kTopK);
   });

@@ -20,27 +20,24 @@ enum class Way {
 
 struct Config {
   Way way;
-  int list_items;            // entries a lane of the lists, 32 of them k at least; 0: there are none
+  int list_items;            // entries a lane of the lists, 32 of them k at least; with kLists
   int warps;                 // of a block that computes distances
-  int64_t blocks_per_query;  // 1 with kLists
-  int64_t slice;             // queries whose keys are stored at a time; all of them but with kTopK
+  int64_t blocks;            // that compute a slice's
+  int64_t blocks_per_query;  // that store keys, where only the device knows how long rows are; 0: the warps
+                             // of all blocks share all candidates alike
+  int64_t slice;             // queries whose keys are stored at a time; all of them with kLists
   int tile;  // candidates that a warp takes at a time, where its rows in flight are no more: a power
              // of two, at most 32
   bool row_at_a_time;  // rows of whole words are in flight one at a time; not with kLists
   int finish_warps;    // of a block that selects, with kFinish
+  int finish_room;     // entries that it puts in order: a multiple of 64; 0: it keeps lists of 32
+  int finish_digit_bits;
 };
 
 // Keys stored at a time, in bytes: queries are taken in slices of no more, or one by one.
 inline constexpr int64_t kMostStoredBytes = int64_t{256} << 20;
 
 Config plan(const RerankProblem& problem, const Device& device, int64_t most_stored_bytes);
-
-// Entries of the sort that finishes a query of `count` keys.
-GPUTOPK_HOST_DEVICE int64_t sorted_entries(int64_t count) {
-  int64_t size = 8;
-  while (size < count) size *= 2;
-  return size;
-}
 
 // Whether kernels read the queries as they are: float32, or of the vectors' own type.
 bool reads_queries(const RerankProblem& problem);

@@ -11,6 +11,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/rerank_problem.h"
+
 namespace gputopk::cuda::rerank {
 
 // An element as it lies in memory, and as a number: `part` is its place in a word of 32 bits.
@@ -30,15 +32,35 @@ struct BFloat16 {
     return __uint_as_float(part == 0 ? word << 16 : word & 0xFFFF0000u);
   }
 };
-// int8 and uint8: of the former with the sign flipped, so that it counts up from -128. One kernel for both.
+// int8 and uint8, one kernel for both: see Widened.
 struct Bytes {
   using Storage = uint8_t;
-  __device__ static float widen(uint32_t word, int part) {
-    return static_cast<float>(word >> 8 * part & 0xFF);
-  }
 };
 template <class Type>
 constexpr bool kIsBytes = std::is_same_v<Type, Bytes>;
+
+// An element of either byte type is first put into the last byte of a float of 2^23, in one step, where a
+// conversion takes as long as eight: int8 with the sign flipped, so that it counts up from -128.
+template <class Type>
+class Widened {
+ public:
+  __device__ explicit Widened(DType dtype)
+      : flip_(dtype == DType::kInt8 ? 0x80808080u : 0),
+        zero_(dtype == DType::kInt8 ? 8388736.0f : 8388608.0f) {}
+
+  __device__ float operator()(uint32_t word, int part) const {
+    if constexpr (!kIsBytes<Type>) {
+      return Type::widen(word, part);
+    } else {
+      return __uint_as_float(__byte_perm(word ^ flip_, 0x4B000000u, 0x7440u | static_cast<uint32_t>(part))) -
+             zero_;
+    }
+  }
+
+ private:
+  uint32_t flip_;
+  float zero_;  // what a zero is so far
+};
 
 // A layout: groups of kLanes lanes read a row each, kPerLoad elements a lane and load. Of kRows rows, one
 // after the other, kLoads loads each are in flight. A lane has kSums sums a row. kWhole: vectors and queries
@@ -48,21 +70,22 @@ constexpr bool kIsBytes = std::is_same_v<Type, Bytes>;
 // row_lane(row) + batch * kBatchLane of the group's lanes, which is where add_up leaves its sum.
 // place(lane): the lanes' order by batch, then group, then row.
 
-// Rows of whole 16-byte words, eight of them in flight: 4 KB a warp.
+// Rows of whole 16-byte words, eight of them in flight: 4 KB a warp, or, of those that fit four lanes, half
+// of that. What lanes beyond a row's end would add to its sum is zero, so that fewer give the same.
 template <class Type, int kLanes_>
 struct WholeWords {
   static constexpr bool kWhole = true;
   static constexpr int kLanes = kLanes_;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
   static constexpr int kLoads = 1;
-  static constexpr int kRows = 8;
+  static constexpr int kRows = kLanes < 8 ? kLanes : 8;
   static constexpr int kSums = 1;
   static constexpr int kBatchLane = 8;
-  static constexpr int kBatchStep = kLanes / 2;  // where the steps of add_up go on over batches
-  static_assert(kLanes == 16 || kLanes == 32, "a lane's words, and the order of the steps");
+  static constexpr int kBatchStep = kLanes > 8 ? kLanes / 2 : 0;  // where add_up goes on over batches
+  static_assert(kLanes == 2 || kLanes == 4 || kLanes == 8 || kLanes == 16 || kLanes == 32);
   __device__ static constexpr int row_lane(int row) { return row; }
   __device__ static int place(int lane) {
-    return kLanes == 32 ? lane : (lane & 7) | (lane & 8) << 1 | (lane & 16) >> 1;
+    return kLanes == 16 ? (lane & 7) | (lane & 8) << 1 | (lane & 16) >> 1 : lane;
   }
 };
 
@@ -103,20 +126,34 @@ struct NarrowWords {
   }
 };
 
-// Lanes whose candidates are of batch 0.
+// Of a lane's candidate in a tile of so many; beyond all candidates, where the tile has none for the lane.
 template <class Layout>
-__device__ constexpr unsigned first_batch_lanes() {
+struct TilePlace {
+  __device__ static int64_t of(int tile) {
+    const int place = Layout::place(static_cast<int>(threadIdx.x) % 32);
+    return place < tile ? place : int64_t{1} << 40;
+  }
+};
+
+// Lanes whose candidates are of a batch.
+template <class Layout>
+__device__ constexpr unsigned lanes_of_batch(int batch) {
   unsigned lanes = 0;
   for (int group = 0; group < 32; group += Layout::kLanes) {
     for (int row = 0; row < Layout::kRows; ++row) lanes |= 1u << (group + Layout::row_lane(row));
   }
-  return lanes;
+  return lanes << batch * Layout::kBatchLane;
 }
 
-// The step of add_up behind another: 4, 2, 1, then from half of all numbers to 8.
+// The steps of add_up: 4, 2, 1, then from half of all numbers to 8, as far as there are so many numbers.
+template <class Layout>
+__device__ constexpr int first_step() {
+  return Layout::kLanes * Layout::kSums < 8 ? Layout::kLanes * Layout::kSums / 2 : 4;
+}
 template <class Layout>
 __device__ constexpr int next_step(int step) {
-  return step == 1 ? Layout::kLanes * Layout::kSums / 2 : step == 8 ? 0 : step / 2;
+  const int half = Layout::kLanes * Layout::kSums / 2;
+  return step == 1 ? (half < 8 ? 0 : half) : step == 8 ? 0 : step / 2;
 }
 
 // Adds kEach numbers of each of kRows rows, one row's behind another's, up over those that differ by kStep
@@ -154,62 +191,57 @@ __device__ float add_up(float (&values)[kAll]) {
   }
 }
 
-// What a lane reads of a row at a time, its piece. Zeros stand for what is behind the row.
+// A load of so many bytes, as words of 32 bits; zeros where nothing is there.
+template <int kBytes>
+__device__ __forceinline__ void load_word(const void* from, bool there, uint32_t* words) {
+  const auto load = [&](auto like) {
+    decltype(like) loaded{};
+    const auto* const at = static_cast<const decltype(like)*>(from);
+    if (there) loaded = *at;
+    return loaded;
+  };
+  if constexpr (kBytes == 16) {
+    const uint4 loaded = load(uint4{});
+    words[0] = loaded.x;
+    words[1] = loaded.y;
+    words[2] = loaded.z;
+    words[3] = loaded.w;
+  } else if constexpr (kBytes == 8) {
+    const uint2 loaded = load(uint2{});
+    words[0] = loaded.x;
+    words[1] = loaded.y;
+  } else if constexpr (kBytes == 4) {
+    words[0] = load(uint32_t{});
+  } else if constexpr (kBytes == 2) {
+    words[0] = load(uint16_t{});
+  } else {
+    static_assert(kBytes == 1);
+    words[0] = load(uint8_t{});
+  }
+}
+
+// What a lane reads of a row at a time, its piece.
 template <class Type, class Layout>
 struct Piece {
-  using Storage = typename Type::Storage;
   static constexpr int kPerLoad = Layout::kPerLoad;
   static constexpr int kElements = Layout::kLoads * kPerLoad;  // of a lane
   static constexpr int kLoadStep = Layout::kLanes * kPerLoad;  // from one load to the next
   static constexpr int kRowElements = Layout::kLoads * kLoadStep;
-  static constexpr int kLoadBytes = kPerLoad * static_cast<int>(sizeof(Storage));
-  static constexpr int kWords = kLoadBytes < 4 ? 1 : kLoadBytes / 4;
+  static constexpr int kLoadBytes = kPerLoad * static_cast<int>(sizeof(typename Type::Storage));
+  static constexpr int kWords = kLoadBytes < 4 ? 1 : kLoadBytes / 4;  // of a load
   static constexpr int kPerWord = kPerLoad / kWords;
-
-  uint32_t words[Layout::kLoads * kWords];
 
   // Where the lane's first element of the piece lies in its row.
   __device__ static int64_t first(int64_t piece, int group_lane) {
     return piece * kRowElements + group_lane * kPerLoad;
   }
-
-  // `row`, from the lane's first element on, has `left` elements, which may be negative. Its vectors are kept
-  // out of L1, where the query stays.
-  template <bool kGathered>
-  __device__ void load(const Storage* row, int left, bool present) {
-#pragma unroll
-    for (int load = 0; load < Layout::kLoads; ++load) {
-      const bool there = present && load * kLoadStep < left;
-      load_words<kGathered>(row + load * kLoadStep, there, words + load * kWords);
-    }
+  // Of a row; one where it has no element.
+  __device__ static int64_t count(int64_t dims) {
+    return max(int64_t{1}, (dims + kRowElements - 1) / kRowElements);
   }
-
- private:
-  template <bool kGathered>
-  __device__ static void load_words(const Storage* from, bool there, uint32_t* to) {
-    if constexpr (kLoadBytes == 16) {
-      uint4 loaded{};
-      if (there) loaded = get<kGathered>(reinterpret_cast<const uint4*>(from));
-      to[0] = loaded.x;
-      to[1] = loaded.y;
-      to[2] = loaded.z;
-      to[3] = loaded.w;
-    } else if constexpr (kLoadBytes == 8) {
-      uint2 loaded{};
-      if (there) loaded = get<kGathered>(reinterpret_cast<const uint2*>(from));
-      to[0] = loaded.x;
-      to[1] = loaded.y;
-    } else {
-      using Word = std::conditional_t<kLoadBytes == 4, uint32_t, Storage>;
-      static_assert(sizeof(Word) == kLoadBytes, "an element, or a word of 32 bits");
-      to[0] = 0;
-      if (there) to[0] = get<kGathered>(reinterpret_cast<const Word*>(from));
-    }
-  }
-
-  template <bool kGathered, class Word>
-  __device__ static Word get(const Word* from) {
-    return kGathered ? __ldcg(from) : *from;
+  // Elements of a row from there on; more than a piece are as good as a piece.
+  __device__ static int left(int64_t dims, int64_t piece, int group_lane) {
+    return static_cast<int>(clamped(dims - first(piece, group_lane), 0, kRowElements));
   }
 };
 

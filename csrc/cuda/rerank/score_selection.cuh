@@ -3,14 +3,12 @@
 // Zhang, Naruse, Li, Wang: Parallel Top-K Algorithms on GPU (SC '23), section 4: a selection in one pass, by
 // queues of candidates, can be merged with the kernel that makes them.
 //
-// Warps share `count()` positions by tiles of 32 or fewer, and each has a `Scores` of its own: `first(warp)`
-// is where its first tile begins, `step()` how far on the next one does. It is called by whole warps, tile
-// after tile:
+// Each warp has a `Scores` of its own and calls it tile after tile of 32 positions or fewer:
 //
-//     uint32_t key = scores(tile);  // of position scores.position(tile)
+//     uint32_t key = scores();  // of position scores.position(tile)
 //
-// The larger key is the better; 0 says that there is nothing at this position, as it must at those from
-// `count()` on. Among equal keys the lower position wins.
+// The larger key is the better; 0 says that there is nothing at this position. Among equal keys the lower
+// position wins.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +19,6 @@ namespace gputopk::cuda {
 
 using ScoreEntry = EntryOf<uint32_t, uint32_t>;
 
-// Visits what belongs to a warp of the positions of [0, count): visit(position, key).
-template <class Scores, class Visit>
-__device__ void visit_scores(Scores&& scores, int64_t count, int64_t warp, Visit&& visit) {
-  for (int64_t tile = scores.first(warp); tile < count; tile += scores.step()) {
-    visit(scores.position(tile), scores(tile));
-  }
-}
-
 // Shared memory of select_scores, in bytes: each warp's queue, and later, in their place, half the lists.
 template <int kItems>
 constexpr size_t score_selection_bytes(int warps) {
@@ -37,19 +27,21 @@ constexpr size_t score_selection_bytes(int warps) {
   return queues > lists ? queues : lists;
 }
 
-// The best k <= 32 * kItems of fewer than 2^32 scores, by all threads of a block: warp number w of the block
-// is number w of those that share the positions. `write(rank, key, position)` is called once for each rank
+// The best k <= 32 * kItems of `count` scores, fewer than 2^32, by all threads of a block: each warp's are
+// tiles from `first` on that lie `step` apart. `write(rank, key, position)` is called once for each rank
 // below k, by one lane, with key 0 where there is nothing. Afterwards `shared` is free.
 template <int kItems, class Scores, class Write>
-__device__ void select_scores(Scores&& scores, int k, void* shared, Write&& write) {
+__device__ void select_scores(Scores&& scores, int64_t first, int64_t step, int64_t count, int k,
+                              void* shared, Write&& write) {
   using Queue = WarpQueue<uint64_t, kItems>;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const int warps = static_cast<int>(blockDim.x) / 32;
   Queue queue(static_cast<char*>(shared) + warp * Queue::kSharedBytes, k);
-  visit_scores(scores, scores.count(), warp, [&](int64_t position, uint32_t key) {
-    queue.push(key != 0, ScoreEntry::pack(key, static_cast<uint32_t>(position)));
-  });
+  for (int64_t tile = first; tile < count; tile += step) {
+    const uint32_t key = scores();
+    queue.push(key != 0, ScoreEntry::pack(key, static_cast<uint32_t>(scores.position(tile))));
+  }
   queue.flush();
   merge_lists(queue, warps, static_cast<uint64_t*>(shared));
   if (warp == 0) {

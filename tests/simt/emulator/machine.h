@@ -48,9 +48,10 @@ struct Thread {
   uint64_t value, result;
   int from;
   int named_barrier;
-  int arrived_at;       // the cluster barrier's phase, or -1
-  uint32_t warp_syncs;  // __syncwarps that it has passed
-  int cluster_phases;   // of the cluster's barrier that it has waited for
+  int arrived_at;                         // the cluster barrier's phase, or -1
+  uint32_t warp_syncs;                    // __syncwarps that it has passed
+  int cluster_phases;                     // of the cluster's barrier that it has waited for
+  std::vector<std::vector<Copy>> copies;  // groups that it has not waited for; the last is not ended
 };
 
 struct Warp {

@@ -526,6 +526,29 @@ void wait_for_kernel_before() {
   acquire_stores();
 }
 
+void start_copy(const Copy& copy) {
+  if (current->copies.empty()) current->copies.emplace_back();
+  current->copies.back().push_back(copy);
+}
+
+void end_copies() {
+  if (current->copies.empty()) current->copies.emplace_back();
+  current->copies.emplace_back();
+}
+
+bool next_copy(unsigned groups, Copy& copy) {
+  auto& copies = current->copies;
+  while (copies.size() > groups + 1) {
+    if (!copies.front().empty()) {
+      copy = copies.front().back();
+      copies.front().pop_back();
+      return true;
+    }
+    copies.erase(copies.begin());
+  }
+  return false;
+}
+
 bool synchronize() {
   random_state = (machine.settings.seed + 1) * 0x9E3779B97F4A7C15ull;
   for (int i = 0; i < 4; ++i) random_number();

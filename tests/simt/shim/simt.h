@@ -107,6 +107,17 @@ void let_next_kernel_start();
 void wait_for_kernel_before();
 void grid_barrier();
 
+// A thread's copies to shared memory, in groups. `from` null: zeros.
+struct Copy {
+  void* to;
+  const void* from;
+  unsigned bytes;
+};
+void start_copy(const Copy& copy);
+void end_copies();
+// The next copy of all groups but the last so many. False: there is none left.
+bool next_copy(unsigned groups, Copy& copy);
+
 unsigned cluster_blocks();
 unsigned cluster_rank();
 void cluster_arrive();
