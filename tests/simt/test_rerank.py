@@ -161,3 +161,25 @@ def test_warps_share_the_candidates_of_all_queries_alike():
             *result, plan = emulated.library().rerank(rows, vectors, ids, candidates, 0, device)
             assert FINISH in plan or LISTS in plan
             reference.assert_exact(result, rows, vectors, ids, candidates, "l2")
+
+
+@pytest.mark.parametrize("shared_bytes", [64 * 1024, 99 * 1024, 163 * 1024])
+def test_gpus_with_less_shared_memory_have_fewer_warps_and_smaller_blocks(shared_bytes):
+    vectors = reference.whole_numbers(300, 64, torch.float32, seed=1)
+    for queries, candidates, k, sms in ((1, 12_000, 500, 40), (3, 400, 100, 1), (3, 400, 300, 40)):
+        rows = reference.whole_numbers(queries, 64, torch.float32, seed=2)
+        ids = reference.some_ids(queries, candidates, 300, torch.int32, seed=3)
+        device = emulated.Device(sm_count=sms, compute_capability=80, shared_bytes=shared_bytes)
+        *result, _ = emulated.library().rerank(rows, vectors, ids, k, 0, device)
+        reference.assert_exact(result, rows, vectors, ids, k, "l2")
+
+
+@pytest.mark.parametrize("dims", [48, 300, 33, 1040])
+def test_an_infinite_scale_meets_no_zero_behind_the_row(dims):
+    vectors, rows = torch.ones(40, dims, dtype=torch.int8), torch.zeros(1, dims)
+    ids = torch.arange(40)[None]
+    for device in (SMALL, LARGE):
+        distances, winners, _ = emulated.library().rerank(
+            rows, vectors, ids, 40, 0, device, scales=torch.full((40,), torch.inf)
+        )
+        assert (distances == torch.inf).all() and torch.equal(winners, ids)

@@ -213,12 +213,16 @@ class CandidateScores {
           scales[i] = __shfl_sync(~0u, rows_.scale(), base + Layout::row_lane(i));
         }
       }
+      const int own_left = left(piece);
       const int64_t all_left = params_.problem.dims - piece * RowPiece::kRowElements;
 #pragma unroll
       for (int load = 0; load < Layout::kLoads; ++load) {
         if (load > 0 && load * RowPiece::kLoadStep >= all_left) break;
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
+          // Behind the row's end no infinite scale meets a zero.
+          float scale = 1;
+          if constexpr (kIsBytes<Type>) scale = load * RowPiece::kLoadStep < own_left ? scales[i] : 0;
           uint32_t words[RowPiece::kWords];
           step.get(i, load, words);
 #pragma unroll
@@ -227,7 +231,7 @@ class CandidateScores {
             const float own = query_part_[load * kPerLoad + e];
             const float number = widen(words[e / RowPiece::kPerWord], e % RowPiece::kPerWord);
             if constexpr (metric == Metric::kL2) {
-              const float difference = kIsBytes<Type> ? fmaf(-scales[i], number, own) : own - number;
+              const float difference = kIsBytes<Type> ? fmaf(-scale, number, own) : own - number;
               product[sum] = fmaf(difference, difference, product[sum]);
             } else {
               product[sum] = fmaf(own, number, product[sum]);

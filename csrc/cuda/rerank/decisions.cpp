@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "cuda/device/block_sort.h"
 #include "cuda/device/split.h"
 #include "cuda/rerank/numbers.h"
 #include "cuda/rerank/rerank.h"
@@ -24,10 +25,11 @@ struct Work {
         candidates(problem.listed > 0 ? divide_up(problem.listed, problem.queries) : problem.candidates),
         row_bytes(problem.dims * dtype_bytes(problem.dtype)),
         sm_count(device.sm_count),
-        most_warps(std::clamp<int64_t>((device.shared_bytes_per_block - tuning::kRerankListBytes) /
-                                           (tuning::kRerankAheadBytes + tuning::kRerankListBytes),
-                                       1, tuning::kRerankMaxWarps)),
         whole_words(row_bytes % 16 == 0 && problem.vector_stride * dtype_bytes(problem.dtype) % 16 == 0) {
+    // Only whole words are copied ahead.
+    const int64_t warp_bytes = tuning::kRerankListBytes + (whole_words ? tuning::kRerankAheadBytes : 0);
+    most_warps = std::clamp<int64_t>((device.shared_bytes_per_block - tuning::kRerankListBytes) / warp_bytes,
+                                     1, tuning::kRerankMaxWarps);
     if (whole_words) {
       batch = row_bytes <= 128 ? 32 : row_bytes <= 256 ? 16 : 8;
     } else {
@@ -49,8 +51,17 @@ int tile_of(const Work& work, int64_t batch, int64_t warps) {
 
 int list_items(int64_t k) { return k <= 32 ? 1 : k <= 128 ? 4 : 8; }
 
+// Blocks of so many warps with lists that an SM has shared memory for.
+int64_t blocks_of_sm(const Work& work, const Device& device, int64_t warps, int64_t k) {
+  constexpr int64_t kReserved = 1024;  // of each
+  const int64_t list_bytes = 32 * list_items(k) * static_cast<int64_t>(sizeof(uint64_t));
+  const int64_t bytes =
+      (work.whole_words ? warps * tuning::kRerankAheadBytes : 0) + (warps + 1) / 2 * list_bytes;
+  return std::max<int64_t>(1, (device.shared_bytes_per_block + kReserved) / (bytes + kReserved));
+}
+
 // Warps of a query's one block: those that end first, in waves over the GPU.
-int64_t list_warps(const Work& work) {
+int64_t list_warps(const Work& work, const Device& device, int64_t k) {
   const int64_t tiles = divide_up(work.candidates, 32);
   const int64_t few =
       std::clamp<int64_t>(divide_up(tiles, tuning::kRerankTilesPerWarp), 1,
@@ -64,7 +75,8 @@ int64_t list_warps(const Work& work) {
   for (const int64_t blocks : {16, 8, 5, 4, 3, 2, 1}) {  // of an SM
     const int64_t warps = std::min(work.most_warps / blocks, most);
     if (warps == 0) continue;
-    const int64_t waves = divide_up(work.queries, blocks * work.sm_count);
+    const int64_t at_once = std::min(blocks, blocks_of_sm(work, device, warps, k)) * work.sm_count;
+    const int64_t waves = divide_up(work.queries, at_once);
     const int64_t cost = waves * (divide_up(most, warps) + tuning::kRerankListTurns);
     if (cost < least) {
       least = cost;
@@ -74,7 +86,8 @@ int64_t list_warps(const Work& work) {
   return best;
 }
 
-// Warps that share the candidates of a slice, in as many blocks as there are SMs, or fewer.
+// Warps that share the candidates of a slice, in as many blocks as there are SMs, or fewer; or of each query
+// alone.
 void share_candidates(const RerankProblem& problem, const Work& work, Config& config) {
   config.row_at_a_time =
       work.whole_words && work.row_bytes > 512 &&
@@ -88,9 +101,39 @@ void share_candidates(const RerankProblem& problem, const Work& work, Config& co
   config.tile = 32;
   while (config.tile > batch && config.tile / 2 >= share) config.tile /= 2;
   if (!problem.ragged) return;
-  config.blocks_per_query = divide_up(config.blocks, config.slice);
+  config.blocks_per_query = std::max<int64_t>(1, config.blocks / config.slice);
   config.blocks = config.blocks_per_query * config.slice;
   config.tile = tile_of(work, batch, config.warps * config.blocks_per_query);
+}
+
+// Whether a block a query selects from stored keys, and how.
+bool finishes(const RerankProblem& problem, const Device& device, Config& config) {
+  if (problem.candidates > tuning::kRerankMostFinished || problem.k > tuning::kRerankMostFinishedK)
+    return false;
+  if (problem.k <= 32 && problem.candidates <= tuning::kRerankListedKeys) {
+    config.finish_warps =
+        static_cast<int>(std::min(divide_up(problem.candidates, 32), tuning::kRerankListedWarps));
+    return true;
+  }
+  const int64_t warps = divide_up(problem.candidates, 32 * tuning::kRerankFinishKeysPerThread);
+  const int64_t least = divide_up(std::min(problem.candidates, tuning::kRerankFinishLeastRoom), 32);
+  config.finish_warps = static_cast<int>(
+      std::clamp<int64_t>(warps, std::max<int64_t>(least, 2), tuning::kRerankFinishMaxWarps));
+  const int64_t room = std::max(problem.k + tuning::kRerankFinishSlack, tuning::kRerankFinishLeastRoom);
+  config.finish_room = static_cast<int>(divide_up(std::min(room, problem.candidates), 64) * 64);
+  config.finish_digit_bits = std::clamp(bit_width(static_cast<uint64_t>(problem.candidates / 2)), 5,
+                                        tuning::kRerankFinishMaxDigitBits);
+  constexpr int kEntryBytes = 2 * sizeof(uint32_t);
+  config.finish_keys_at = static_cast<int>(
+      std::max<int64_t>(block_bytes(kEntryBytes, config.finish_room, 32 * config.finish_warps),
+                        int64_t{sizeof(uint32_t)} << config.finish_digit_bits));
+  const int64_t keys_bytes = problem.candidates * static_cast<int64_t>(sizeof(uint32_t));
+  if (config.finish_keys_at + keys_bytes + tuning::kRerankFinishStaticBytes <=
+      device.shared_bytes_per_block) {
+    return true;
+  }
+  config.finish_warps = config.finish_room = config.finish_digit_bits = config.finish_keys_at = 0;
+  return false;
 }
 
 }  // namespace
@@ -113,7 +156,7 @@ Config plan(const RerankProblem& problem, const Device& device, int64_t most_sto
   if (problem.k <= tuning::kRerankMaxListK && fills_gpu) {
     config.way = Way::kLists;
     config.list_items = list_items(problem.k);
-    config.warps = static_cast<int>(list_warps(work));
+    config.warps = static_cast<int>(list_warps(work, device, problem.k));
     config.blocks = problem.queries;
     config.tile = tile_of(work, work.batch, config.warps);
     return config;
@@ -121,24 +164,7 @@ Config plan(const RerankProblem& problem, const Device& device, int64_t most_sto
   // As many slices as it takes, all of a size but that the last begins early enough to be as long.
   config.slice = divide_up(problem.queries, divide_up(problem.queries, most_queries));
   share_candidates(problem, work, config);
-  config.way = Way::kTopK;
-  if (problem.candidates > tuning::kRerankMostFinished || problem.k > tuning::kRerankMostFinishedK) {
-    return config;
-  }
-  config.way = Way::kFinish;
-  if (problem.k <= 32 && problem.candidates <= tuning::kRerankListedKeys) {
-    config.finish_warps =
-        static_cast<int>(std::min(divide_up(problem.candidates, 32), tuning::kRerankListedWarps));
-    return config;
-  }
-  const int64_t warps = divide_up(problem.candidates, 32 * tuning::kRerankFinishKeysPerThread);
-  const int64_t least = divide_up(std::min(problem.candidates, tuning::kRerankFinishLeastRoom), 32);
-  config.finish_warps = static_cast<int>(
-      std::clamp<int64_t>(warps, std::max<int64_t>(least, 2), tuning::kRerankFinishMaxWarps));
-  const int64_t room = std::max(problem.k + tuning::kRerankFinishSlack, tuning::kRerankFinishLeastRoom);
-  config.finish_room = static_cast<int>(divide_up(std::min(room, problem.candidates), 64) * 64);
-  config.finish_digit_bits = std::clamp(bit_width(static_cast<uint64_t>(problem.candidates / 2)), 5,
-                                        tuning::kRerankFinishMaxDigitBits);
+  config.way = finishes(problem, device, config) ? Way::kFinish : Way::kTopK;
   return config;
 }
 

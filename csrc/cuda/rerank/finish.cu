@@ -79,16 +79,13 @@ struct KeysAsTheyAre {
   __device__ uint32_t operator()(uint32_t key) const { return key; }
 };
 using Memory = BlockMemory<uint32_t, uint32_t>;
+static_assert(sizeof(ListSelectionScratch<uint32_t>) + sizeof(BlockScratch<uint32_t, uint32_t>) + 64 <=
+              tuning::kRerankFinishStaticBytes);
 static_assert(tuning::kRerankMostFinishedK + tuning::kRerankFinishSlack <=
               tuning::kRerankFinishItems * 32 * tuning::kRerankFinishMaxWarps);
 
-// Dynamic shared memory: the list with what sorts it, in whose place digits are counted first, and the keys.
-int64_t list_bytes(const Config& config) {
-  return std::max<int64_t>(block_bytes(Memory::kEntryBytes, config.finish_room, 32 * config.finish_warps),
-                           int64_t{sizeof(uint32_t)} << config.finish_digit_bits);
-}
-
-// A block a query.
+// A block a query. Its dynamic shared memory is the list with what sorts it, in whose place digits are
+// counted first, and the keys.
 __global__ void __launch_bounds__(32 * tuning::kRerankFinishMaxWarps)
     finish_query(const __grid_constant__ Params params, const uint32_t* keys, int room, int digit_bits,
                  int keys_at) {
@@ -190,14 +187,13 @@ ErrorCode finish(const Config& config, const RerankProblem& problem, const Reran
                          score_selection_bytes<1>(config.finish_warps), stream,
                          Params{problem, buffers, 0, 0}, keys);
   }
-  const int64_t keys_at = list_bytes(config);
-  const size_t shared_bytes = static_cast<size_t>(keys_at + int64_t{sizeof(uint32_t)} * problem.candidates);
+  const size_t shared_bytes = config.finish_keys_at + sizeof(uint32_t) * problem.candidates;
   static std::atomic<uint64_t> allowed;
   const cudaError_t error = allow_shared_memory(finish_query, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
   return launch_kernel(/*ahead=*/true, finish_query, blocks, 32 * config.finish_warps, shared_bytes, stream,
                        Params{problem, buffers, 0, 0}, keys, config.finish_room, config.finish_digit_bits,
-                       static_cast<int>(keys_at));
+                       config.finish_keys_at);
 }
 
 ErrorCode look_up(const RerankProblem& problem, const uint32_t* keys, const int32_t* positions,

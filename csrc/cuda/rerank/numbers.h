@@ -34,9 +34,8 @@ inline constexpr int64_t kRerankOneBlockBytes = 16 * 4096;
 // Queries for more than half of the SMs have a block each for so many candidates at most: beyond, the SMs
 // left idle cost more than a second launch.
 inline constexpr int64_t kRerankFewQueriesCandidates = 1024;
-// Warps an SM, each with eight rows at once, from which on rows go by one piece at a time. With fewer, a
-// row's pieces would be waited for one after the other, while most of the SM's registers hold nothing: not
-// measured.
+// Warps an SM, each with eight rows at once, from which on rows go by one piece at a time. With fewer, a step
+// of eight rows would be of few that there are: not measured.
 inline constexpr int64_t kRerankBusyWarpsPerSm = 8;
 // The block that finishes a query has its keys in shared memory, 64 KB of them; few threads would wait longer
 // for each of its steps.
@@ -52,6 +51,8 @@ inline constexpr int64_t kRerankMostFinishedK = 4096;
 inline constexpr int64_t kRerankFinishSlack = 128;
 inline constexpr int64_t kRerankFinishLeastRoom = 256;
 inline constexpr int kRerankFinishItems = 5;
+// Beside its dynamic shared memory.
+inline constexpr int kRerankFinishStaticBytes = 4 * 1024;
 // Digits of so many keys a bin leave that few.
 inline constexpr int kRerankFinishMaxDigitBits = 11;
 

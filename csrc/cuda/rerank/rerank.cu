@@ -1,22 +1,24 @@
 // Reranking: distances from a query to candidates that lie anywhere in memory, selected as they are computed.
 // The selection is score_selection.cuh's (SC '23, section 4); the distances are its functor.
 //
-//   1. A warp takes 32 candidates at a time, or as few as it has rows in flight, an id a lane.
-//   2. A group of lanes that a vector fills reads the vectors of as many candidates one after the other, 16
-//      bytes a lane, eight of them in flight: the gather is what costs. Each lane keeps its part of each
-//      candidate's sum, in float32, while the vector's pieces go by. See row_layout.cuh.
+//   1. A warp takes 32 candidates at a time, or as few as it has rows in a step, an id a lane.
+//   2. A group of lanes that a vector fills takes as many candidates as it has lanes, up to eight, 16 bytes a
+//      lane of each: a step. Those of the next steps are being copied to shared memory meanwhile: the gather
+//      is what costs (rows_ahead.cuh). Each lane keeps its part of each candidate's sum, in float32, while
+//      the vector's pieces go by (row_layout.cuh).
 //   3. The parts are added up and handed out in one: in each step a lane gives half of its sums to the lane
 //      across and takes the other half's from there. So 32 candidates take 31 shuffles, and leave each lane
 //      with the distance of one.
 //   4. The distances, as keys, go to the warp's queue; the lists of a block's warps are merged at the end.
 // Where queries are too few to fill the GPU with a block each, or k is larger than a list, step 4 stores the
-// keys instead, 4 bytes a candidate, and as many blocks as it takes share a query. finish.cu or a top-k of
-// its own selects from them.
+// keys instead, 4 bytes a candidate, and all warps share all candidates alike. finish.cu or a top-k of its
+// own selects from them.
 //
-// Where candidates are so few that warps have no eight of them, step 2 reads one row at a time, eight words a
-// lane. Where rows are not made of whole 16-byte words, it reads the widest that they are made of. Vectors
-// are read as they are and widened in registers; a query is float32 or of the vectors' type. The order of a
-// sum is the same in all of these: a distance's bits do not tell how the work was shared out.
+// Where candidates are so few that warps have no eight of them, a step is one row, 32 numbers a lane. Where
+// rows are not made of whole 16-byte words, it reads the widest that they are made of, into registers
+// (rows_at_hand.cuh). Vectors are read as they are and widened in registers; a query is float32 or of the
+// vectors' type. The order of a sum is the same in all of these: a distance's bits do not tell how the work
+// was shared out.
 
 #include "cuda/rerank/rerank.h"
 

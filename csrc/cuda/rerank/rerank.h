@@ -32,6 +32,7 @@ struct Config {
   int finish_warps;    // of a block that selects, with kFinish
   int finish_room;     // entries that it puts in order: a multiple of 64; 0: it keeps lists of 32
   int finish_digit_bits;
+  int finish_keys_at;  // in its shared memory, behind what puts entries in order
 };
 
 // Keys stored at a time, in bytes: queries are taken in slices of no more, or one by one.

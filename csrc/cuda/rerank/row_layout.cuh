@@ -70,8 +70,8 @@ class Widened {
 // row_lane(row) + batch * kBatchLane of the group's lanes, which is where add_up leaves its sum.
 // place(lane): the lanes' order by batch, then group, then row.
 
-// Rows of whole 16-byte words, eight of them in flight: 4 KB a warp, or, of those that fit four lanes, half
-// of that. What lanes beyond a row's end would add to its sum is zero, so that fewer give the same.
+// Rows of whole 16-byte words. A step is eight rows a group, 4 KB a warp: of four lanes 2 KB, of two 1 KB.
+// What lanes beyond a row's end would add to its sum is zero, so that fewer give the same.
 template <class Type, int kLanes_>
 struct WholeWords {
   static constexpr bool kWhole = true;

@@ -526,6 +526,8 @@ void wait_for_kernel_before() {
   acquire_stores();
 }
 
+bool copies_early() { return machine.settings.seed % 2 == 0; }
+
 void start_copy(const Copy& copy) {
   if (current->copies.empty()) current->copies.emplace_back();
   current->copies.back().push_back(copy);

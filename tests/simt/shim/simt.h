@@ -113,6 +113,7 @@ struct Copy {
   const void* from;
   unsigned bytes;
 };
+bool copies_early();  // in this run, or as late as may be
 void start_copy(const Copy& copy);
 void end_copies();
 // The next copy of all groups but the last so many. False: there is none left.

@@ -13,28 +13,36 @@ inline void prefetch_bulk(const void* first, uint32_t bytes) {
   }
 }
 
-// A copy is made as late as may be, when it is waited for: what is read before shows.
+inline void make_copy(const ::simt::Copy& copy) {
+  const auto make = [&](auto like) {
+    using Word = decltype(like);
+    *static_cast<Word*>(copy.to) = copy.from == nullptr ? Word{} : *static_cast<const Word*>(copy.from);
+  };
+  if (copy.bytes == 16) {
+    make(uint4{});
+  } else if (copy.bytes == 8) {
+    make(uint2{});
+  } else {
+    make(uint32_t{});
+  }
+}
+
+// A copy is made as late as may be, when it is waited for, so that what is read before shows; or, by the
+// seed, at once, so that what is overwritten too early does.
 template <int kBytes>
 inline void copy_ahead(void* to, const void* from, bool there) {
-  ::simt::start_copy({to, there ? from : nullptr, kBytes});
+  const ::simt::Copy copy{to, there ? from : nullptr, kBytes};
+  if (::simt::copies_early()) {
+    make_copy(copy);
+  } else {
+    ::simt::start_copy(copy);
+  }
 }
 inline void end_copies() { ::simt::end_copies(); }
 template <int kGroups>
 inline void wait_for_copies() {
   ::simt::Copy copy;
-  while (::simt::next_copy(kGroups, copy)) {
-    const auto make = [&](auto like) {
-      using Word = decltype(like);
-      *static_cast<Word*>(copy.to) = copy.from == nullptr ? Word{} : *static_cast<const Word*>(copy.from);
-    };
-    if (copy.bytes == 16) {
-      make(uint4{});
-    } else if (copy.bytes == 8) {
-      make(uint2{});
-    } else {
-      make(uint32_t{});
-    }
-  }
+  while (::simt::next_copy(kGroups, copy)) make_copy(copy);
 }
 
 inline uint32_t anew(uint32_t x) { return x; }
