@@ -151,7 +151,7 @@ RESIDENT_CLUSTER = (
 RESIDENT_GRID = (
     "float32 normal 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
     "sm_count=4",
-    "float32 normal 1x14001 k=300 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
+    "float32 normal 1x14001 k=200 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
     "parts=1 room=512 sm_count=2",
     "float32 few_distinct 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=4 "
     "sm_count=4",
