@@ -3,7 +3,7 @@
     python bench/bench_rerank.py                     # on the GPU if there is one; writes bench/results
     python bench/bench_rerank.py --device cpu --set goals
     python bench/bench_rerank.py --set few           # few queries, and rows of odd lengths
-    python bench/bench_rerank.py --set grid --time-limit 300  # as many of some 650 shapes as that allows
+    python bench/bench_rerank.py --set grid --time-limit 300  # as many of its 694 shapes as that allows
 
 Every figure is a ratio to something timed in the same run: "x torch", the time of the fastest of PyTorch's
 formulations over ours, and "x floor", our time over that of a kernel that reads as many bytes as the

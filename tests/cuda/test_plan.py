@@ -758,6 +758,9 @@ def test_reranking_stores_keys_for_a_large_k_and_for_few_queries():
     # More than a block goes through, or puts in order.
     assert re.match(STORED + "(air|delegate|grid_select|bitonic|sort)", rerank_plan(4, 16_385, 10))
     assert re.match(STORED + "(air|delegate|grid_select|bitonic|sort)", rerank_plan(4, 10_000, 4097))
+    # As many queries as SMs, half as many with few candidates, and candidates of one block's size.
+    for queries, candidates in ((132, 100_000), (66, 1024), (1, 128), (1, 10)):
+        assert rerank_plan(queries, candidates, 10).startswith("rerank: lists of 32, "), (queries, candidates)
 
 
 @pytest.mark.parametrize("dims", [100, 128, 129, 768, 1536])
@@ -769,6 +772,9 @@ def test_few_queries_fill_the_gpu(queries, dims):
         rows = 1 if "row by row" in rerank_plan(queries, candidates, 10, dims) else 8
         assert 0.9 * SMS <= blocks <= SMS and 1 <= warps <= 16
         assert warps == 16 or rows * warps * blocks < queries * candidates + rows * blocks
+        # The warp with most has little more than its share.
+        most = -(-queries * -(-candidates // rows) // (blocks * warps)) * rows
+        assert most <= max(8, 1.35 * queries * candidates / (blocks * warps)), (blocks, warps, rows)
 
 
 def test_a_query_of_long_vectors_has_a_warp_a_row():
@@ -780,6 +786,28 @@ def test_a_query_of_long_vectors_has_a_warp_a_row():
     assert "row by row" not in rerank_plan(1, 1000, 10, dims=128)  # eight rows are eight loads
     assert "row by row" not in rerank_plan(1, 1000, 10, dims=769)  # not made of 16-byte words
     assert "row by row" not in rerank_plan(32, 1000, 10, dims=768)  # warps are busy with eight
+
+
+def listed(queries: int, candidates: int, dims: int = 128) -> tuple[int, int]:
+    """Warps of a query's block, and candidates that a warp takes at a time."""
+    found = re.search(r"(\d+) warps a query, (\d+) candidates", rerank_plan(queries, candidates, 10, dims))
+    return int(found[1]), int(found[2])
+
+
+@pytest.mark.parametrize(
+    ("queries", "candidates", "dims"), [(132, 256, 768), (200, 200, 768), (300, 10_000, 128)]
+)
+def test_more_queries_than_sms_fill_the_gpu_in_even_waves(queries, candidates, dims):
+    warps, _ = listed(queries, candidates, dims)
+    slots = SMS * (16 // warps)
+    waves = -(-queries // slots)
+    assert queries * warps >= 0.7 * 16 * SMS and queries / (waves * slots) >= 0.7
+
+
+def test_many_queries_keep_what_was_measured():
+    assert listed(1000, 1000) == (4, 32)
+    assert listed(10_000, 100) == (1, 32)
+    assert listed(1000, 200, dims=768)[0] == 2  # one warp left an SM with half of its warps
 
 
 def test_rows_whose_lengths_the_device_knows_are_shared_out_query_by_query():
