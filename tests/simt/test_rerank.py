@@ -151,6 +151,21 @@ def test_what_is_too_much_for_a_block_goes_to_a_top_k(candidates, k):
     reference.assert_exact(result, rows, vectors, ids, k, "l2")
 
 
+def test_a_top_k_finds_nothing_behind_shorter_rows():
+    """What is stored for it there says so, whatever the memory held."""
+    vectors, rows = (
+        reference.whole_numbers(300, 16, torch.int8, seed=1),
+        reference.whole_numbers(3, 16, torch.float32, seed=2),
+    )
+    matrix = reference.some_ids(3, 16_500, 300, torch.int32, seed=3)
+    lengths, offsets = torch.tensor([16_500, 5, 0]), torch.tensor([0, 16_400, 16_405, 16_500])
+    for ids, ranges in ((matrix, {"lengths": lengths}), (matrix[0], {"row_offsets": offsets})):
+        plain_ids = reference.plain_ids(ids, 3, 20, **ranges)
+        *result, plan = emulated.library().rerank(rows, vectors, ids, 20, 0, LARGE, **ranges)
+        assert "queries at a time, then " in plan and FINISH not in plan
+        reference.assert_exact(result, rows, vectors, plain_ids, 20, "l2")
+
+
 def test_warps_share_the_candidates_of_all_queries_alike():
     """Shares that begin and end in the middle of a query, with fewer queries than warps, and more."""
     vectors = reference.whole_numbers(300, 100, torch.float32, seed=1)
