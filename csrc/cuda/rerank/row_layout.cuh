@@ -126,15 +126,6 @@ struct NarrowWords {
   }
 };
 
-// Of a lane's candidate in a tile of so many; beyond all candidates, where the tile has none for the lane.
-template <class Layout>
-struct TilePlace {
-  __device__ static int64_t of(int tile) {
-    const int place = Layout::place(static_cast<int>(threadIdx.x) % 32);
-    return place < tile ? place : int64_t{1} << 40;
-  }
-};
-
 // Lanes whose candidates are of a batch.
 template <class Layout>
 __device__ constexpr unsigned lanes_of_batch(int batch) {

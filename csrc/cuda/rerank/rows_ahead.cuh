@@ -12,19 +12,22 @@
 #include "cuda/rerank/numbers.h"
 #include "cuda/rerank/params.cuh"
 #include "cuda/rerank/row_layout.cuh"
+#include "cuda/rerank/tile_candidates.cuh"
 
 namespace gputopk::cuda::rerank {
 
 template <class Type, class Layout>
-class RowsAhead {
+class RowsAhead : public TileCandidates<Type, Layout> {
+  using Candidates = TileCandidates<Type, Layout>;
+  using Candidates::params_, Candidates::row_, Candidates::ask_id;
   using Storage = typename Type::Storage;
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kRows = Layout::kRows;
   static constexpr int kLoads = Layout::kLoads;
   static constexpr int kLoadBytes = RowPiece::kLoadBytes;
   static constexpr int kStepBytes = 32 * kRows * kLoads * kLoadBytes;  // of a warp
-  // That are copied, with the one at hand.
   static constexpr int kTileBytes = 32 * 2 * sizeof(uint32_t);
+  // That are copied, with the one at hand.
   static constexpr int kSteps = tuning::rerank_steps(kStepBytes, kTileBytes);
   static constexpr int kTiles = kSteps + 1;  // that steps may be of, or begin behind them
 
@@ -35,7 +38,6 @@ class RowsAhead {
   };
 
  public:
-  static constexpr int kBatchRows = 32 / Layout::kLanes * kRows;  // of all groups
   static constexpr size_t kSharedBytes = kSteps * kStepBytes + kTiles * kTileBytes;
   static_assert(kSharedBytes <= tuning::kRerankAheadBytes && 32 * sizeof(Tile) == kTileBytes);
 
@@ -43,12 +45,7 @@ class RowsAhead {
   // has a place in it. `shared` is kSharedBytes of this warp's own, 16-byte aligned.
   __device__ RowsAhead(const Params& params, const CandidateRow& row, int tile, int64_t first, int64_t step,
                        void* shared)
-      : params_(params),
-        row_(row),
-        batches_(tile / kBatchRows),
-        step_(step),
-        place_(TilePlace<Layout>::of(tile)),
-        shared_(shared) {
+      : Candidates(params, row, tile), batches_(tile / Candidates::kBatchRows), step_(step), shared_(shared) {
     pieces_ = RowPiece::count(params.problem.dims);
     next_id_ = ask_id(first);
     later_id_ = ask_id(first + step);
@@ -56,9 +53,6 @@ class RowsAhead {
 #pragma unroll 1
     for (int i = 0; i + 1 < kSteps; ++i) start_step();
   }
-
-  // Of this lane's candidate in a tile; beyond all candidates, where the tile has none for it.
-  __device__ int64_t position(int64_t tile) const { return tile + place_; }
 
   // Goes on to the next tile. Its lanes that have a candidate: it has a step for each piece of each batch of
   // theirs, or one where there is none.
@@ -108,19 +102,12 @@ class RowsAhead {
     return reinterpret_cast<Tile*>(static_cast<char*>(shared_) + kSteps * kStepBytes)[number * 32 + lane()];
   }
 
-  __device__ int64_t ask_id(int64_t tile) const {
-    const int64_t at = position(tile);
-    return at < row_.count ? params_.id_at(row_.begin + at) : -1;
-  }
-
   // Of the tile whose steps are started next. Behind the last one there are no steps.
   __device__ void begin_tile(int64_t tile) {
     tile_ = tile;
     if (tile >= row_.count) return;
-    const RerankProblem& problem = params_.problem;
-    const bool present = is_candidate(problem, params_.buffers, next_id_);
-    from_ = static_cast<const Storage*>(params_.buffers.vectors) +
-            (present ? next_id_ * problem.vector_stride : 0);
+    const bool present = this->is_present(next_id_);
+    from_ = this->vector_of(next_id_, present);
     started_tile_ = started_tile_ + 1 == kTiles ? 0 : started_tile_ + 1;
     Tile& own = tile_of(started_tile_);
     if constexpr (kIsBytes<Type>) {
@@ -182,10 +169,8 @@ class RowsAhead {
     }
   }
 
-  const Params& params_;
-  const CandidateRow row_;
   const int batches_;  // of a tile
-  const int64_t step_, place_;
+  const int64_t step_;
   void* const shared_;
   int64_t pieces_;
   // Of the steps that are started next: this lane's row, and which lanes have one.

@@ -7,11 +7,13 @@
 
 #include "cuda/rerank/params.cuh"
 #include "cuda/rerank/row_layout.cuh"
+#include "cuda/rerank/tile_candidates.cuh"
 
 namespace gputopk::cuda::rerank {
 
 template <class Type, class Layout>
-class RowsAtHand {
+class RowsAtHand : public TileCandidates<Type, Layout> {
+  using Candidates = TileCandidates<Type, Layout>;
   using Storage = typename Type::Storage;
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kRows = Layout::kRows;
@@ -19,28 +21,25 @@ class RowsAtHand {
   static constexpr int kWords = RowPiece::kWords;
 
  public:
-  static constexpr int kBatchRows = 32 / Layout::kLanes * kRows;
   static constexpr size_t kSharedBytes = 0;
 
   __device__ RowsAtHand(const Params& params, const CandidateRow& row, int tile, int64_t first, int64_t step,
                         void*)
-      : params_(params), row_(row), tile_(first), step_(step), place_(TilePlace<Layout>::of(tile)) {
-    next_id_ = ask_id(first);
+      : Candidates(params, row, tile), tile_(first), step_(step) {
+    next_id_ = this->ask_id(first);
   }
 
-  __device__ int64_t position(int64_t tile) const { return tile + place_; }
   __device__ float scale() const { return scale_; }
 
   __device__ uint32_t next_tile() {
-    const RerankProblem& problem = params_.problem;
-    const bool present = is_candidate(problem, params_.buffers, next_id_);
-    from_ = static_cast<const Storage*>(params_.buffers.vectors) +
-            (present ? next_id_ * problem.vector_stride : 0);
+    const bool present = this->is_present(next_id_);
+    from_ = this->vector_of(next_id_, present);
     if constexpr (kIsBytes<Type>) {
-      scale_ = present && params_.buffers.scales != nullptr ? params_.buffers.scales[next_id_] : 1.0f;
+      const float* const scales = this->params_.buffers.scales;
+      scale_ = present && scales != nullptr ? scales[next_id_] : 1.0f;
     }
     tile_ += step_;
-    next_id_ = ask_id(tile_);  // under way while this tile is summed
+    next_id_ = this->ask_id(tile_);  // under way while this tile is summed
     present_ = __ballot_sync(~0u, present);
     return present_;
   }
@@ -87,20 +86,13 @@ class RowsAtHand {
           __shfl_sync(~0u, reinterpret_cast<unsigned long long>(from_), base + Layout::row_lane(i)));
     }
     batch.present = present_ >> base;
-    batch.dims = params_.problem.dims;
+    batch.dims = this->params_.problem.dims;
     return batch;
   }
 
  private:
-  __device__ int64_t ask_id(int64_t tile) const {
-    const int64_t at = position(tile);
-    return at < row_.count ? params_.id_at(row_.begin + at) : -1;
-  }
-
-  const Params& params_;
-  const CandidateRow row_;
   int64_t tile_;  // the next one
-  const int64_t step_, place_;
+  const int64_t step_;
   int64_t next_id_;
   const Storage* from_;  // of this lane's candidate at hand
   uint32_t present_;
