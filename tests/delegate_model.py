@@ -97,7 +97,11 @@ def sampled_elements(cols: int, k: int, dtype: torch.dtype) -> torch.Tensor:
     """Those of one row that gradient sparsification looks at before it reads the row."""
     if is_sampled(1, cols, k, dtype):
         return sample_of(1, cols, k, dtype).places().flatten()
-    strata = tuning.number("kSampleMostDelegates")
+    return elements_of_strata(cols, tuning.number("kSampleMostDelegates"))
+
+
+def elements_of_strata(cols: int, strata: int) -> torch.Tensor:
+    """One of each of so many parts of a row, as csrc/cuda/device/sample.cuh draws them."""
     width, number = (cols << 16) // strata, torch.arange(strata, dtype=torch.int64)
     first, following = (number * width) >> 16, ((number + 1) * width) >> 16
     return first + ((_scrambled(number) * (following - first)) >> 32)

@@ -42,6 +42,7 @@ def test_named_inputs(name, rows, cols):
     ks = (1, 500, 8_000, cols // 9)
     options = {"add": self, "momentum": torch.ones_like(self), "mu": reference.MU}
     reference.check(on_gpu, torch.zeros_like(self), *ks, **options)
+    reference.check(on_gpu, torch.zeros_like(self), *ks, add=self)
 
 
 @pytest.mark.parametrize("k", [3, 2_000, 90_000])

@@ -259,7 +259,10 @@ class _Rerank(ctypes.Structure):
 
 class _Sparsify(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "add_dtype", "update", "wide_indices", "one_read")),
+        *(
+            (name, ctypes.c_int32)
+            for name in ("dtype", "add_dtype", "update", "wide_indices", "one_read", "two_sided")
+        ),
         *((name, ctypes.c_double) for name in ("alpha", "mu")),
         *(
             (name, ctypes.c_int64)
@@ -510,10 +513,11 @@ class Library:
 
     def sparsify(
         self, tensor, k: int, add=None, alpha=1.0, momentum=None, mu=0.0, index_dtype=torch.int32,
-        one_read: bool | None = None, device: Device = Device(), seed: int = 1,
+        one_read: bool | None = None, two_sided: bool | None = None, device: Device = Device(),
+        seed: int = 1,
     ):  # fmt: skip
         """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed. one_read:
-        whether it is one, where that serves; None: as planned."""
+        whether it is one, where that serves, and two_sided, whether by two bounds; None: as planned."""
         rows, cols = tensor.shape
         values = torch.empty((rows, k), dtype=tensor.dtype)
         indices = torch.empty((rows, k), dtype=index_dtype)
@@ -523,6 +527,7 @@ class Library:
             update=0 if add is None else 3 if momentum is not None else 1 if alpha == 1 else 2,
             wide_indices=index_dtype == torch.int64,
             one_read=-1 if one_read is None else one_read,
+            two_sided=-1 if two_sided is None else two_sided,
             alpha=alpha,
             mu=mu,
             rows=rows,

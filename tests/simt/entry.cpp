@@ -90,7 +90,7 @@ struct SimtRerank {
 };
 
 struct SimtSparsify {
-  int32_t dtype, add_dtype, update, wide_indices, one_read;  // one_read: below 0, the plan's choice
+  int32_t dtype, add_dtype, update, wide_indices, one_read, two_sided;  // the last two: below 0, the plan's
   double alpha, mu;
   int64_t rows, cols, self_stride, add_stride, momentum_stride, k;
   void* self;
@@ -560,9 +560,11 @@ int simt_sparsify(const SimtSparsify* call, const SimtDevice* device, char* text
     buffers.momentum = call->momentum;
     buffers.values = call->values;
     buffers.indices = call->indices;
-    const auto one_read = call->one_read < 0 ? std::nullopt : std::optional<bool>(call->one_read != 0);
-    const auto plan =
-        cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers), one_read);
+    const auto choice = [](int32_t of_call) {
+      return of_call < 0 ? std::nullopt : std::optional<bool>(of_call != 0);
+    };
+    const auto plan = cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers),
+                                               choice(call->one_read), choice(call->two_sided));
     cuda::describe(plan, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;

@@ -156,7 +156,7 @@ cuda::delegate::TwoBounds config_of(const Problem& problem, const cuda::Device& 
   const int64_t places = config.sample.in_sectors() ? (vectors - 1) / 2 : problem.cols;
   require(config.sample.elements() / config.sample.side_by_side(problem) <= places,
           "so short a row for its sample");
-  config.ranks = cuda::delegate::ranks_in(config.sample, problem);
+  config.ranks = cuda::bound_ranks(config.sample, problem);
   config.ranks.lower = static_cast<int>(take("rank", config.ranks.lower));
   config.ranks.upper = static_cast<int>(take("upper_rank", config.ranks.upper));
   config.ranks.place = static_cast<int>(take("place", config.ranks.place));

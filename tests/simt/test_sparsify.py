@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import torch
 
@@ -24,7 +26,7 @@ def run(self, k, apart=(0, 0, 0), seed=1, sm_count=2, **options):
         reference.check(kernels(apart, seed, sm_count, one_read), self, k, **options)
 
 
-def kernels(apart, seed, sm_count, one_read, plans=None):
+def kernels(apart, seed, sm_count, one_read, plans=None, two_sided=None):
     """reference.check's function: the kernels, on copies whose rows lie so far apart. Adds to `plans`."""
 
     def function(tensor, k, add=None, momentum=None, **others):
@@ -33,7 +35,7 @@ def kernels(apart, seed, sm_count, one_read, plans=None):
         kept = None if momentum is None else spread(momentum, apart[2])
         values, indices, plan = emulated.library().sparsify(
             mine, k, add=add, momentum=kept, seed=seed, device=emulated.Device(sm_count=sm_count),
-            one_read=one_read, **others,
+            one_read=one_read, two_sided=two_sided, **others,
         )  # fmt: skip
         if plans is not None:
             plans.append(plan)
@@ -76,11 +78,12 @@ def test_what_is_not_finite_is_never_kept(name, seed):
 LEAST = tuning.number("kSampleMinCols")
 
 
+@pytest.mark.parametrize("two_sided", [False, True])
 @pytest.mark.parametrize("update", reference.UPDATES)
 @pytest.mark.parametrize(("dtype", "add_dtype"), reference.PAIRS)
-def test_one_read(dtype, add_dtype, update):
+def test_one_read(dtype, add_dtype, update, two_sided):
     """Rows of whole chunks and of a part of one, from the shortest that there are; few winners, of a sample
-    of lines, and many, of a sample of elements."""
+    of lines, and many, of a sample of elements; by one bound and by two."""
     for rows, cols, k, apart in (
         (1, LEAST, 50, 0),
         (2, LEAST + 2056, LEAST // 50, 8),
@@ -91,22 +94,26 @@ def test_one_read(dtype, add_dtype, update):
         momentum = inputs.make("normal", rows, cols, torch.float32, seed=2).to(dtype)
         options = reference.options_of(update, add, momentum)
         plans = []
-        reference.check(kernels((apart,) * 3, 1, 3, True, plans), self, k, **options)
-        assert "one read" in plans[0]
+        reference.check(kernels((apart,) * 3, 1, 3, True, plans, two_sided), self, k, **options)
+        assert ("one read: bounds are" if two_sided else "one read: bound is") in plans[0]
 
 
+@pytest.mark.parametrize("two_sided", [False, True])
 @pytest.mark.parametrize("k", [1, 40, 900, 8000])
 @pytest.mark.parametrize(
     "name",
     ["all_equal", "few_distinct", "increasing", "decreasing", "winners_in_one_subrange", "all_nan",
      "nan_rows", "one_number_among_nan", "all_infinite", "twelve_bit_random"],
 )  # fmt: skip
-def test_one_read_of_hostile_rows(name, k):
+def test_one_read_of_hostile_rows(name, k, two_sided):
+    """What two bounds tell is taken at once where there is no momentum."""
     self = inputs.make(name, 2, LEAST + 4096, torch.float32)
-    momentum = torch.ones_like(self)
-    reference.check(
-        kernels((0, 0, 0), 2, 5, True), self, k, add=torch.ones_like(self), momentum=momentum, mu=reference.MU
-    )
+    add = torch.ones_like(self)
+    function = kernels((0, 0, 0), 2, 5, True, two_sided=two_sided)
+    reference.check(function, self, k, add=add, momentum=torch.ones_like(self), mu=reference.MU)
+    if two_sided:
+        reference.check(function, self, k, add=add)
+        reference.check(function, self, k)
 
 
 @pytest.mark.parametrize("k", [3, 500, 7000])
@@ -119,6 +126,22 @@ def test_a_bound_that_misleads(k):
         self = outside + torch.rand(1, cols) / 4
         self[0, sampled] = inside + torch.rand(len(sampled)) / 4
         reference.check(kernels((0, 0, 0), 3, 4, True), self, k)
+
+
+@pytest.mark.parametrize("update", reference.UPDATES)
+@pytest.mark.parametrize("shift", [-4, -0.05, -0.01, 0, 0.01, 0.05, 4])
+def test_two_bounds_that_mislead(shift, update):
+    """A sample that is a little better or worse than the row, or far: bounds that the k-th best is beyond, of
+    candidates that are all stored or too many. What was taken and does not win is put back."""
+    cols, k = 2 * LEAST, 12_000
+    self = 1 + torch.rand(1, cols)
+    plans = []
+    reference.check(kernels((0, 0, 0), 2, 4, True, plans, True), self, k)
+    of_block, blocks = map(int, re.search(r"of (\d+) elements.* of (\d+) blocks", plans[0]).groups())
+    self[0, delegate_model.elements_of_strata(cols, of_block * blocks)] += shift
+    add = torch.rand(1, cols) / 1024
+    options = reference.options_of(update, add, torch.zeros_like(self))
+    reference.check(kernels((0, 0, 0), 3, 4, True, two_sided=True), self, k, **options)
 
 
 def test_long_rows_are_read_once():

@@ -7,6 +7,7 @@
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/block_sort.h"
+#include "cuda/device/element_sample.h"
 #include "cuda/device/index_width.h"
 #include "cuda/device/pass_numbers.h"
 #include "cuda/device/row_sample.h"
@@ -93,76 +94,16 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
 
 bool FromSample::serves(const Problem& problem, const Device&) { return sample_of_lines_tells(problem); }
 
-bool ElementSample::in_sectors() const { return blocks >= tuning::kTwoBoundsSectorBlocks; }
-
-int ElementSample::side_by_side(const Problem& problem) const {
-  return in_sectors() ? 2 * std::min(16 / dtype_bytes(problem.dtype), tuning::kTwoBoundsElements) : 1;
-}
-
-int ElementSample::elements_of_block() const { return threads * tuning::kTwoBoundsElements; }
-
-namespace {
-
-const tuning::Confidence& confidence_of(const ElementSample& sample) {
-  return tuning::kTwoBoundsConfidence[bit_width(static_cast<uint64_t>(sample.blocks)) - 1];
-}
-
-// Of the winners in a block's part of the sample, a binomial variable.
-struct Winners {
-  double mean, deviation;
-};
-Winners winners_in(const ElementSample& sample, const Problem& problem) {
-  const double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-  const double mean = sample.elements_of_block() * share;
-  return {mean, std::sqrt(mean * (1 - share))};
-}
-
-// As many blocks as the GPU has SMs for with those of all rows.
-ElementSample element_sample(const Problem& problem, const Device& device) {
-  const int64_t most = problem.cols / tuning::kTwoBoundsShare;
-  const auto of_threads = [&](int threads) {
-    ElementSample sample{1, threads};
-    while (2 * sample.blocks <= tuning::kTwoBoundsMostBlocks && 2 * sample.elements() <= most &&
-           2 * sample.blocks * problem.rows <= device.sm_count) {
-      sample.blocks *= 2;
-    }
-    return sample;
-  };
-  const ElementSample large = of_threads(tuning::kTwoBoundsThreads);
-  const ElementSample small = of_threads(tuning::kTwoBoundsMinThreads);
-  return large.elements() > most || large.blocks < small.blocks ? small : large;
-}
-
-}  // namespace
-
-TwoBoundsRanks ranks_in(const ElementSample& sample, const Problem& problem) {
-  const Winners winners = winners_in(sample, problem);
-  const tuning::Confidence& confidence = confidence_of(sample);
-  // Of a sorted or an equal row a block's part has as many winners as are to be expected, but for what it
-  // takes of one stratum.
-  const int of_stratum = sample.in_sectors() ? sample.side_by_side(problem) : 0;
-  const double spread = confidence.deviations * winners.deviation + confidence.ranks + of_stratum;
-  const double lower = std::ceil(winners.mean + spread), upper = std::floor(winners.mean - spread + 1);
-  return {static_cast<int>(std::min(lower, sample.elements_of_block() + 1.0)),
-          static_cast<int>(std::max(upper, 0.0)), confidence.place};
-}
-
-namespace {
-
 // All of the plan but how the row is read.
+namespace {
+
 TwoBounds with_bounds(const Problem& problem, const Device& device) {
+  const ElementBounds bounds = bounds_of_elements(problem, device);
   TwoBounds config{};
-  config.sample = element_sample(problem, device);
-  config.ranks = ranks_in(config.sample, problem);
-  const Winners winners = winners_in(config.sample, problem);
-  const tuning::Confidence& confidence = confidence_of(config.sample);
-  const double ranked = config.ranks.lower - config.ranks.upper;
-  const double apart = ranked + confidence.spread * winners.deviation;
-  const double spare = confidence.spare * winners.deviation + tuning::kSampleDeviations * std::sqrt(ranked);
-  const double cols = static_cast<double>(problem.cols);
-  const double per_rank = cols / config.sample.elements_of_block();
-  config.candidates = std::min(cols, apart * per_rank);
-  config.buffer = std::min(problem.cols, static_cast<int64_t>((apart + spare) * per_rank));
+  config.sample = bounds.sample;
+  config.ranks = bounds.ranks;
+  config.candidates = bounds.candidates;
+  config.buffer = bounds.room;
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
   config.likely_passes = passes_of_stored(problem, config.candidates);
   config.launches_ahead = device.compute_capability >= 90;

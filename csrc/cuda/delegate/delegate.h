@@ -6,6 +6,7 @@
 
 #include "core/problem.h"
 #include "cuda/cost.h"
+#include "cuda/device/element_sample.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
 #include "cuda/windows.h"
@@ -80,33 +81,13 @@ struct FromSample {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
-// A sample of elements, in blocks of so many threads: a power of two of them, 128 at most.
-struct ElementSample {
-  int blocks, threads;
-
-  bool in_sectors() const;                         // of memory, else one by one
-  int side_by_side(const Problem& problem) const;  // of a sector; 1: one by one
-  int elements_of_block() const;
-  int64_t elements() const { return int64_t{blocks} * elements_of_block(); }
-};
-
-// Of a block's part of the sample: beyond its elements, the lowest of all; 0: the highest. Of the blocks'
-// lower bounds the one that so many are worse than is taken, of the upper ones that so many are better than.
-struct TwoBoundsRanks {
-  int lower, upper;
-  int place;
-};
-
-// Such that the last winner lies between the bounds, all but surely.
-TwoBoundsRanks ranks_in(const ElementSample& sample, const Problem& problem);
-
 // Two bounds from a sample of the row, between which its k-th best element lies: one read where many win.
 struct TwoBounds {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.two_bounds";
 
   ElementSample sample;
-  TwoBoundsRanks ranks;
+  BoundRanks ranks;
   int blocks_per_row;
   int digit_bits;       // of the passes over candidates, or over the row
   double candidates;    // that are expected

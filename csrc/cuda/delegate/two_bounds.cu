@@ -2,13 +2,7 @@
 //
 // from_sample.cu stores all that reaches its bound, the winners among it. Where those are many, a second
 // bound, that all but surely fewer than k elements reach, decides most of them as they are read:
-//   1. Elements of the row are the delegates of some blocks. Each block finds the one of its own that as
-//   large
-//      a share of them reaches as of the row wins. On either side of the row's k-th best lie about half of
-//      the blocks' finds, as coins fall: so two of them, some places from the middle, bound it all but
-//      surely. That holds whatever is alike in a block's part of the sample, so elements come in sectors of
-//      memory, one at random in each of as many strata. Few blocks, of rows that are many, have single
-//      elements, and look further up and down.
+//   1. A sample of the row's elements gives two bounds (device/element_bounds.cuh).
 //   2. The row is read. What is above the upper bound goes straight to the output, or, where the last winner
 //      alone is wanted, is counted; what lies between the two is stored, and counted by a first digit.
 //   3. Of few candidates the row's last block selects the rest, of many radix passes do.
@@ -26,14 +20,13 @@
 #include "core/key_order.h"
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
+#include "cuda/device/element_bounds.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
-#include "cuda/device/list_selection.cuh"
 #include "cuda/device/numbers.h"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
-#include "cuda/device/sample.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/device/stored_candidates.cuh"
 #include "cuda/workspace.h"
@@ -43,130 +36,6 @@ namespace {
 
 using tuning::kPassThreads;
 constexpr int kWarps = kPassThreads / 32;
-
-// ---- Step 1 ----
-
-// The bounds that one block finds in its part of the sample.
-template <class Word, class Index>
-struct FoundBounds {
-  ExtendedKey<Word, Index> lower, upper;
-};
-
-// Dynamic shared memory of step 1: a histogram and the block's part of the sample.
-template <class Bits, class Index>
-constexpr size_t find_bytes(const ElementSample& sample) {
-  return sizeof(uint32_t) * kListBins +
-         sizeof(ExtendedKey<typename KeyWord<Bits>::type, Index>) * sample.elements_of_block();
-}
-
-// Where a sample's elements lie: one in each stratum, or, for pairs of lanes, a sector of a few. Strata go to
-// the blocks in turn, so that each has some of all the row.
-template <class Bits>
-struct SampledPlaces {
-  static constexpr int kPerLane = std::min(kPerVector<Bits>, tuning::kTwoBoundsElements);
-  static constexpr int kStep = kPerVector<Bits> / kPerLane;  // from one to the next, of a lane's vector
-
-  bool in_sectors;
-  int blocks, number;
-  int head;
-  int taken;  // by a lane of what lies side by side
-
-  __device__ SampledPlaces(const ElementSample& sample, int number, const Bits* row, int64_t cols)
-      : in_sectors(sample.blocks >= tuning::kTwoBoundsSectorBlocks),
-        blocks(sample.blocks),
-        number(number),
-        head(RowShape<Bits>(row, cols).head),
-        taken(in_sectors ? kPerLane : 1) {}
-
-  // Element number `i` of a thread.
-  __device__ int64_t at(const Strata& strata, int i) const {
-    const int load = i / taken * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
-    const auto stratum = [&](int of_block) { return static_cast<uint32_t>(of_block * blocks + number); };
-    if (!in_sectors) return strata.entry_of(stratum(load));
-    const int64_t vector = 2 * strata.entry_of(stratum(load / 2)) + load % 2;
-    return head + vector * kPerVector<Bits> + i % taken * kStep;
-  }
-
-  // Of sectors, those that a row has wherever it begins.
-  static Strata strata_of(const ElementSample& sample, int64_t cols) {
-    if (!sample.in_sectors()) return Strata::of(cols, sample.elements());
-    return Strata::of((cols / kPerVector<Bits> - 1) / 2, sample.elements() / (2 * kPerLane));
-  }
-};
-
-// `found` has a place for each block.
-template <class Order, class Index>
-__global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
-    find_bounds(RadixPasses<typename Order::Bits, Index> params, Strata strata, ElementSample sample,
-                TwoBoundsRanks ranks, FoundBounds<typename KeyWord<typename Order::Bits>::type, Index>* found,
-                Order order) {
-  using Bits = typename Order::Bits;
-  using Word = typename KeyWord<Bits>::type;
-  using Extended = ExtendedKey<Word, Index>;
-  constexpr int kElements = tuning::kTwoBoundsElements;
-  __shared__ ListSelectionScratch<Word> scratch;
-  __shared__ FoundBounds<Word, Index> finds[tuning::kTwoBoundsMostBlocks];
-  __shared__ int better_finds[tuning::kTwoBoundsMostBlocks], worse_finds[tuning::kTwoBoundsMostBlocks];
-  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic_shared());
-  Extended* const local = reinterpret_cast<Extended*>(histogram + kListBins);
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int64_t row = blockIdx.x / static_cast<unsigned>(sample.blocks);
-  const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(sample.blocks));
-  const Bits* const input = params.input + row * params.row_stride;
-  const Index last_index = static_cast<Index>(params.cols - 1);
-  let_next_kernel_start();
-  const SampledPlaces<Bits> places(sample, number, input, params.cols);
-  int64_t at[kElements];
-  Bits loaded[kElements];
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    at[i] = places.at(strata, i);
-    loaded[i] = input[at[i]];
-  }
-#pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    local[i * threads + thread] = {order(loaded[i]),
-                                   static_cast<Index>(last_index - static_cast<Index>(at[i]))};
-  }
-  const int elements = kElements * threads;
-  find_key_range</*kInFlight=*/kElements>(elements, scratch, [&](int i) { return local[i].key; });
-  const auto bound_of = [&](int rank) {
-    return bound_in_list<Word, Index>(elements, static_cast<uint64_t>(rank), /*slack=*/0, params.index_bits,
-                                      kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
-  };
-  const Extended lower = ranks.lower <= elements ? bound_of(ranks.lower) : Extended{0, 0};
-  const Extended upper = ranks.upper > 0 ? bound_of(ranks.upper) : Selection<Word, Index>::highest();
-
-  FoundBounds<Word, Index>* const of_row = found + row * sample.blocks;
-  if (thread == 0) of_row[number] = {lower, upper};
-  wait_for_kernel_before();  // the row's state is zero
-  auto& state = params.states[row];
-  if (thread == 0) {
-    atomicMax(&state.greatest, static_cast<unsigned long long>(scratch.range.greatest));
-  }
-  if (!is_last_block(&state.arrived, static_cast<uint32_t>(sample.blocks))) return;
-  if (thread < sample.blocks) {
-    const FoundBounds<Word, Index>& theirs = of_row[thread];
-    finds[thread] = {{__ldcg(&theirs.lower.key), __ldcg(&theirs.lower.reversed)},
-                     {__ldcg(&theirs.upper.key), __ldcg(&theirs.upper.reversed)}};
-    better_finds[thread] = worse_finds[thread] = 0;
-  }
-  __syncthreads();  // the finds are there
-  // Places from the best upper bound down, and from the worst lower bound up: a thread counts some of one's.
-  const int own = thread % sample.blocks, step = threads / sample.blocks;
-  int better = 0, worse = 0;
-  for (int i = thread / sample.blocks; i < sample.blocks; i += step) {
-    const FoundBounds<Word, Index>& other = finds[i];
-    better += finds[own].upper < other.upper || (!(other.upper < finds[own].upper) && i < own);
-    worse += other.lower < finds[own].lower || (!(finds[own].lower < other.lower) && i < own);
-  }
-  if (better > 0) atomicAdd(better_finds + own, better);
-  if (worse > 0) atomicAdd(worse_finds + own, worse);
-  __syncthreads();  // the places are known
-  if (thread >= sample.blocks) return;
-  if (worse_finds[thread] == ranks.place) state.bound = finds[thread].lower;
-  if (better_finds[thread] == ranks.place) state.upper = finds[thread].upper;
-}
 
 // ---- Step 2 ----
 
@@ -443,21 +312,26 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
 template <class Bits, class Index>
 struct Memory {
   size_t zeroed_bytes;
+  BoundSample<Bits, Index> sample;
   size_t bytes;
-  FoundBounds<typename KeyWord<Bits>::type, Index>* found;
 
-  Memory(const TwoBounds& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params) {
+  Memory(const TwoBounds& config, const Problem& problem, Workspace workspace,
+         RadixPasses<Bits, Index>& params)
+      : zeroed_bytes(carve(config, problem, workspace, params)),
+        sample(config.sample, config.ranks, /*elements=*/nullptr, problem.rows, problem.cols, workspace),
+        bytes(workspace.bytes()) {}
+
+ private:
+  static size_t carve(const TwoBounds& config, const Problem& problem, Workspace& workspace,
+                      RadixPasses<Bits, Index>& params) {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
     // A pass stores at most half of what it reads.
     params.buffer_capacity[1] = config.buffer / tuning::kTwoBoundsSecondBuffer;
-    Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);
-    zeroed_bytes = workspace.bytes();
+    const size_t zeroed_bytes = workspace.bytes();
     params.carve_rest(workspace, problem.rows);
-    found =
-        workspace.take<FoundBounds<typename KeyWord<Bits>::type, Index>>(problem.rows * config.sample.blocks);
-    bytes = workspace.bytes();
+    return zeroed_bytes;
   }
 };
 
@@ -466,31 +340,21 @@ cudaError_t launch(const TwoBounds& config, const Problem& problem, const Buffer
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
   RadixPasses<Bits, Index> params{};
-  const Memory<Bits, Index> memory(config, problem, buffers.workspace, params);
+  const Memory<Bits, Index> memory(config, problem, Workspace(buffers.workspace), params);
   params.select(problem, buffers);
   params.blocks_per_row = config.blocks_per_row;
   params.likely_passes = config.likely_passes;
 
-  constexpr int64_t kMostBlocks = 0x7FFFFFFF;
-  if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample.blocks)) {
-    return cudaErrorInvalidConfiguration;
-  }
+  if (problem.rows > 0x7FFFFFFF / config.blocks_per_row) return cudaErrorInvalidConfiguration;
   const bool ahead = config.launches_ahead;
   cudaError_t error = zero_workspace(buffers.workspace, memory.zeroed_bytes, ahead, stream);
   if (error != cudaSuccess) return error;
-  static std::atomic<uint64_t> allowed_find, allowed_divide;
-  const size_t find = find_bytes<Bits, Index>(config.sample);
-  error = allow_shared_memory(find_bounds<Order, Index>, find, allowed_find);
-  if (error != cudaSuccess) return error;
-  const Strata strata = SampledPlaces<Bits>::strata_of(config.sample, problem.cols);
-  error = launch_kernel(ahead, find_bounds<Order, Index>,
-                        static_cast<unsigned>(problem.rows * config.sample.blocks),
-                        static_cast<unsigned>(config.sample.threads), find, stream, params, strata,
-                        config.sample, config.ranks, memory.found, order);
+  error = find_bounds(params, memory.sample, order, problem.rows, ahead, stream);
   if (error != cudaSuccess) return error;
 
+  static std::atomic<uint64_t> allowed;
   constexpr size_t kDivide = kDivideBytes<Order, Index>;
-  error = allow_shared_memory(divide_row<Order, Index>, kDivide, allowed_divide);
+  error = allow_shared_memory(divide_row<Order, Index>, kDivide, allowed);
   if (error != cudaSuccess) return error;
   const bool many =
       problem.k > problem.cols / (problem.last_alone ? tuning::kManyColsPerCounted : tuning::kManyColsPerK);
@@ -508,7 +372,7 @@ size_t TwoBounds::workspace_bytes(const Problem& problem) const {
     using Bits = typename decltype(order)::Bits;
     return visit_index(problem.cols, [&](auto index) {
       RadixPasses<Bits, decltype(index)> params{};
-      return Memory<Bits, decltype(index)>(*this, problem, nullptr, params).bytes;
+      return Memory<Bits, decltype(index)>(*this, problem, Workspace(nullptr), params).bytes;
     });
   });
 }

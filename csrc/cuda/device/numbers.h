@@ -107,6 +107,32 @@ inline constexpr double kSampleMostRank = 0.8;
 inline constexpr int kSampleLinesSlack = 4;
 inline constexpr int kSampleElementsSlack = 16;
 
+// ---- Two bounds from a sample of a row's elements (element_sample.h) ----
+
+// Elements of the sample, of a thread, and threads of a block, fewer where rows are short; blocks of a row,
+// as many as the GPU has SMs for. The sample is such a share of a row at most: memory has some
+// 25,000 places a microsecond, so elements come in sectors of 32 bytes, four of each 16, where the finds
+// of that many blocks tell whatever is alike in a sector, and else one by one.
+inline constexpr int kTwoBoundsElements = 4;
+inline constexpr int kTwoBoundsThreads = 1024;
+inline constexpr int kTwoBoundsMinThreads = 256;
+inline constexpr int kTwoBoundsMostBlocks = 128;
+inline constexpr int kTwoBoundsSectorBlocks = 32;
+inline constexpr int64_t kTwoBoundsShare = 8;
+// A block's find is above the k-th best element, or below, as coins fall. Of so many blocks: by how many
+// standard deviations of its winners the ranks lie apart from their number, and how many more; the place of
+// the bounds among the finds; how far apart they are then to be expected, in such deviations, and how much
+// further they may be. Wrong once in some 10^5 rows.
+struct Confidence {
+  double deviations, ranks;
+  int place;
+  double spread, spare;
+};
+inline constexpr Confidence kTwoBoundsConfidence[] = {
+    {4.5, 4, 0, 0, 0},       {2.9, 2, 0, 1.13, 3}, {1.75, 2, 0, 2.06, 3}, {0.85, 2, 0, 2.85, 2.7},
+    {0.15, 2, 0, 3.53, 2.5}, {0, 1, 3, 2.4, 1.5},  {0, 1, 13, 1.54, 1},   {0, 1, 37, 1.06, 0.6},
+};  // of 1, 2, 4 to 128 blocks
+
 // ---- A block puts entries in order (block_sort.cuh) ----
 
 // A block of 1024 threads has 64 registers for each, and keeps entries in them: 16 a thread, or 8 where a

@@ -320,7 +320,7 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
 }
 
 SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
-                                std::optional<bool> one_read) {
+                                std::optional<bool> one_read, std::optional<bool> two_sided) {
   SparsifyPlan plan{problem,      device,       sparsify::plan(problem, device, aligned),
                     std::nullopt, std::nullopt, std::nullopt};
   if (problem.k == 0) return plan;
@@ -334,7 +334,7 @@ SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& de
   selection.magnitude = true;
   selection.wide_indices = problem.wide_indices;
   if (sparsify::OneRead::serves(problem, aligned) && one_read.value_or(sparsify::OneRead::pays(problem))) {
-    plan.one_read = sparsify::OneRead::plan(problem, selection, device);
+    plan.one_read = sparsify::OneRead::plan(problem, selection, device, two_sided);
     return plan;
   }
   plan.selection = make_plan(selection, device, Algorithm::kAuto);

@@ -122,9 +122,10 @@ struct SparsifyPlan {
   std::optional<sparsify::OneRead> one_read;  // in place of all of these
 };
 
-// `one_read`: a test's choice, where that serves.
+// `one_read`, and its `two_sided`: a test's choice, where that serves.
 SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
-                                std::optional<bool> one_read = std::nullopt);
+                                std::optional<bool> one_read = std::nullopt,
+                                std::optional<bool> two_sided = std::nullopt);
 
 // "sparsify: ..."
 void describe(const SparsifyPlan& plan, char* text, size_t text_bytes);

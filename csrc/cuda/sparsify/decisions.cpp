@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "cuda/device/element_sample.h"
 #include "cuda/device/index_width.h"
 #include "cuda/device/pass_numbers.h"
 #include "cuda/device/row_sample.h"
 #include "cuda/device/split.h"
+#include "cuda/sparsify/chunk_memory.h"
 #include "cuda/sparsify/numbers.h"
 #include "cuda/sparsify/sparsify.h"
 
@@ -55,23 +57,42 @@ bool OneRead::serves(const SparsifyProblem& problem, bool aligned) {
 
 bool OneRead::pays(const SparsifyProblem& problem) { return problem.cols >= tuning::kOneReadMinCols; }
 
-OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, const Device& device) {
+OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, const Device& device,
+                      std::optional<bool> two_sided) {
   OneRead config{};
-  config.of_lines = sample_of_lines_tells(selection);
-  const RowSample sample = config.of_lines ? sample_of_lines(selection) : sample_of_elements(selection);
-  config.sample_blocks_per_row = sample.blocks_per_row;
-  config.delegates = sample.delegates;
-  config.rank = sample.rank;
-  config.buffer = sample.room;
+  const ElementBounds bounds = bounds_of_elements(selection, device);
+  const double winners = SampledWinners(bounds.sample, selection).mean;
+  config.two_sided = two_sided.value_or(problem.k >= tuning::kTwoSidedMinK &&
+                                        bounds.ranks.upper >= tuning::kTwoSidedLeastSure * winners);
+  double candidates;  // that passes look at
+  if (config.two_sided) {
+    config.sample = bounds.sample;
+    config.ranks = bounds.ranks;
+    config.store = bounds.reaching_room;
+    config.buffer = bounds.room;
+    candidates = bounds.candidates;
+  } else {
+    const bool of_lines = sample_of_lines_tells(selection);
+    const RowSample sample = of_lines ? sample_of_lines(selection) : sample_of_elements(selection);
+    config.one = {of_lines, sample.blocks_per_row, sample.delegates, sample.rank};
+    config.store = config.buffer = sample.room;
+    candidates = sample.candidates;
+  }
   config.blocks_per_row = blocks_of_passes(selection, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(selection, device));
-  config.likely_passes = passes_of_stored(selection, sample.candidates);
+  config.likely_passes = passes_of_stored(selection, candidates);
   config.store_blocks_per_row = static_cast<int>(divide_up(config.blocks_per_row, tuning::kPassBlocksPerSm));
   const int64_t warps = int64_t{config.store_blocks_per_row} * (tuning::kPassThreads / 32);
+  const int bytes = dtype_bytes(problem.dtype);
+  const auto has_room = [&](int chunk) {
+    constexpr int kBeside = 12 * 1024;  // counts, and the kernel's own variables
+    return tuning::kPassThreads / 32 * chunk_warp_bytes(bytes, chunk, config.two_sided) + kBeside <=
+           device.shared_bytes_per_block;
+  };
   int64_t least = INT64_MAX;
-  for (int chunk = tuning::least_chunk(dtype_bytes(problem.dtype)); chunk <= tuning::kMostChunk; chunk *= 2) {
+  for (int chunk = tuning::least_chunk(bytes); chunk <= tuning::most_chunk(bytes); chunk *= 2) {
     const int64_t work = divide_up(divide_up(problem.cols, chunk), warps) * (chunk + tuning::kChunkOverhead);
-    if (work < least) {
+    if (work < least && (config.chunk == 0 || has_room(chunk))) {
       least = work;
       config.chunk = chunk;
     }
@@ -84,11 +105,18 @@ OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, 
 }
 
 void OneRead::describe(char* text, size_t text_bytes) const {
+  char bound[160];
+  if (two_sided) {
+    std::snprintf(bound, sizeof(bound),
+                  "bounds are numbers %d and %d of %d elements of a sample, in place %d of %d blocks",
+                  ranks.lower, ranks.upper, sample.elements_of_block(), ranks.place, sample.blocks);
+  } else {
+    std::snprintf(bound, sizeof(bound), "bound is number %d of %d delegates of a sample", one.rank,
+                  one.delegates);
+  }
   std::snprintf(text, text_bytes,
-                "one read: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld "
-                "candidates, %lld spans of a row",
-                rank, delegates, store_blocks_per_row, static_cast<long long>(buffer),
-                static_cast<long long>(spans));
+                "one read: %s, %d blocks a row, room for %lld candidates, %lld spans of a row", bound,
+                store_blocks_per_row, static_cast<long long>(store), static_cast<long long>(spans));
 }
 
 }  // namespace gputopk::cuda::sparsify

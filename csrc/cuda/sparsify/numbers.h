@@ -19,12 +19,17 @@ inline constexpr int kStoreBlocksPerSm = 1;
 constexpr int store_in_flight(bool momentum) { return momentum ? 2 : 4; }
 
 // Elements whose candidates are stored together, by a warp: powers of two, the one that leaves the fewest
-// warps without work at the end, and no less than a warp has in flight; each costs as much beside as so many
-// elements.
+// warps without work at the end, no less than a warp has in flight, and no more than 16 warps' shared memory
+// has room for; each costs as much beside as so many elements.
 inline constexpr int kLeastChunk = 512;
 constexpr int least_chunk(int element_bytes) { return element_bytes == 2 ? 2 * kLeastChunk : kLeastChunk; }
-inline constexpr int kMostChunk = 2048;
+constexpr int most_chunk(int element_bytes) { return element_bytes == 8 ? 1024 : 2048; }
 inline constexpr int kChunkOverhead = 64;
+// Two bounds from so many winners on, each of which then is no access to memory of its own, where they leave
+// such a share of them above the upper one. A warp writes out those between them from so many on.
+inline constexpr int64_t kTwoSidedMinK = 1 << 18;
+inline constexpr double kTwoSidedLeastSure = 0.5;
+inline constexpr int kBetweenStaged = 64;
 // Warps of a block that writes a span's winners, and the most spans of a row: each adds up what all before it
 // have, 8 KB at most.
 inline constexpr int kSpanWarps = 8;

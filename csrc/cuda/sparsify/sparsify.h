@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/sparsify_problem.h"
+#include "cuda/device/element_sample.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
 
@@ -44,14 +46,22 @@ ErrorCode drop_what_is_not_finite(const Config& config, const SparsifyProblem& p
 
 // All of it with one read, where a sample of a long row tells the bound before the accumulation.
 struct OneRead {
-  bool of_lines;  // the sample; else of elements
-  int sample_blocks_per_row;
-  int delegates;  // a row
-  int rank;       // the delegate that is the bound
+  bool two_sided;  // two bounds, else one
+  // The samples: of the one, of lines or else of elements; of the two.
+  struct OneBound {
+    bool of_lines;
+    int sample_blocks_per_row;
+    int delegates;  // a row
+    int rank;       // the delegate that is the bound
+  } one;
+  ElementSample sample;
+  BoundRanks ranks;
+
   int store_blocks_per_row;
   int blocks_per_row;   // of the passes
   int digit_bits;       // of the passes over candidates, or over the row
-  int64_t buffer;       // candidates a row
+  int64_t store;        // for candidates a row
+  int64_t buffer;       // for those of them that passes look at: between two bounds
   int likely_passes;    // 0 where few candidates are expected
   int chunk;            // elements whose candidates are stored together
   int chunks_per_warp;  // side by side, whose winners are put in order
@@ -61,7 +71,9 @@ struct OneRead {
   // `aligned` as above.
   static bool serves(const SparsifyProblem& problem, bool aligned);
   static bool pays(const SparsifyProblem& problem);
-  static OneRead plan(const SparsifyProblem& problem, const Problem& selection, const Device& device);
+  // `two_sided`: a test's choice.
+  static OneRead plan(const SparsifyProblem& problem, const Problem& selection, const Device& device,
+                      std::optional<bool> two_sided = std::nullopt);
   void describe(char* text, size_t text_bytes) const;
   size_t workspace_bytes(const SparsifyProblem& problem) const;
   ErrorCode run(const SparsifyProblem& problem, const SparsifyBuffers& buffers, Stream stream) const;

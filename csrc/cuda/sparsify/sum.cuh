@@ -1,6 +1,7 @@
 // What an element of a gradient becomes: its sum with what is added, in float32 or float64.
 #pragma once
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cstdint>
@@ -30,6 +31,10 @@ struct Float16 {
   using Number = float;
   __device__ static float widen(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
   __device__ static uint16_t narrow(float number) { return __half_as_ushort(__float2half_rn(number)); }
+  __device__ static uint32_t narrow_two(float first, float second) {
+    const __half2 two = __floats2half2_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&two);
+  }
 };
 struct BFloat16 {
   using Bits = uint16_t;
@@ -41,6 +46,10 @@ struct BFloat16 {
     const uint32_t rounded = (bits + 0x7FFF + (bits >> 16 & 1)) >> 16;
     const bool is_nan = (bits & 0x7FFFFFFF) > 0x7F800000;
     return static_cast<uint16_t>(is_nan ? bits >> 16 | 0x40 : rounded);
+  }
+  __device__ static uint32_t narrow_two(float first, float second) {
+    const __nv_bfloat162 two = __floats2bfloat162_rn(first, second);
+    return *reinterpret_cast<const uint32_t*>(&two);
   }
 };
 
@@ -70,6 +79,17 @@ __device__ void add_one(const Sum<Self, Add>& sum, typename Self::Bits& self, ty
     momentum = Self::narrow(fused_multiply_add(sum.mu, Self::widen(momentum), added));
     self = Self::narrow(before + Self::widen(momentum));
   }
+}
+
+// The same of two side by side of 2 bytes each, where there is no momentum: NaN's payload is open.
+template <class Self, class Add>
+__device__ void add_two(const Sum<Self, Add>& sum, typename Self::Bits* self, const typename Add::Bits* add) {
+  const auto summed = [&](int i) {
+    return fused_multiply_add(sum.alpha, Add::widen(add[i]), Self::widen(self[i]));
+  };
+  const uint32_t both = Self::narrow_two(summed(0), summed(1));
+  self[0] = static_cast<typename Self::Bits>(both);
+  self[1] = static_cast<typename Self::Bits>(both >> 16);
 }
 
 // `as_one_row`: all rows, one behind the other.

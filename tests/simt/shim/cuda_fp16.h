@@ -12,3 +12,7 @@ inline unsigned short __half_as_ushort(__half half) { return half.bits; }
 inline __half __float2half_rn(float number) {
   return {simt::bits_as<unsigned short>(static_cast<_Float16>(number))};
 }
+struct __half2 {
+  __half x, y;
+};
+inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
