@@ -129,16 +129,22 @@ def test_a_bound_that_misleads(k):
 
 
 @pytest.mark.parametrize("update", reference.UPDATES)
-@pytest.mark.parametrize("shift", [-4, -0.05, -0.01, 0, 0.01, 0.05, 4])
+@pytest.mark.parametrize("shift", [-4, -0.05, -0.01, 0, 0.01, 0.05, 4, "losers"])
 def test_two_bounds_that_mislead(shift, update):
     """A sample that is a little better or worse than the row, or far: bounds that the k-th best is beyond, of
-    candidates that are all stored or too many. What was taken and does not win is put back."""
+    candidates that are all stored or too many; or whose winners are as the row's, but not what is near them:
+    then more than can be stored reach the lower bound, and the upper one is right. What was taken and does
+    not win, or is not stored, is put back."""
     cols, k = 2 * LEAST, 12_000
     self = 1 + torch.rand(1, cols)
     plans = []
     reference.check(kernels((0, 0, 0), 2, 4, True, plans, True), self, k)
     of_block, blocks = map(int, re.search(r"of (\d+) elements.* of (\d+) blocks", plans[0]).groups())
-    self[0, delegate_model.elements_of_strata(cols, of_block * blocks)] += shift
+    sampled = delegate_model.elements_of_strata(cols, of_block * blocks)
+    if shift == "losers":
+        self[0, sampled] *= self[0, sampled] >= self.topk(k).values[0, -1]
+    else:
+        self[0, sampled] += shift
     add = torch.rand(1, cols) / 1024
     options = reference.options_of(update, add, torch.zeros_like(self))
     reference.check(kernels((0, 0, 0), 3, 4, True, two_sided=True), self, k, **options)
