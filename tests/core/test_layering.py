@@ -15,6 +15,7 @@ CUDA_FILES = {
     "baselines.h": "front header",
     "cost.h": "cuda base",
     "gpu.h": "cuda base",
+    "sampled_bounds.h": "cuda base",
     "stream.h": "cuda base",
     "windows.h": "cuda base",
     "workspace.h": "cuda base",

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "cuda/delegate/numbers.h"
+#include "cuda/device/element_sample.h"
 #include "cuda/plan/plan.h"
 #include "cuda/sort/rows.h"
 #include "simt.h"
@@ -153,15 +154,15 @@ cuda::delegate::TwoBounds config_of(const Problem& problem, const cuda::Device& 
   config.sample.blocks = static_cast<int>(take("sample_blocks", config.sample.blocks));
   config.sample.threads = static_cast<int>(take("threads", config.sample.threads));
   const int64_t vectors = problem.cols * gputopk::dtype_bytes(problem.dtype) / 16;
-  const int64_t places = config.sample.in_sectors() ? (vectors - 1) / 2 : problem.cols;
-  require(config.sample.elements() / config.sample.side_by_side(problem) <= places,
+  const int64_t places = in_sectors(config.sample) ? (vectors - 1) / 2 : problem.cols;
+  require(elements_of(config.sample) / side_by_side(config.sample, problem) <= places,
           "so short a row for its sample");
   config.ranks = cuda::bound_ranks(config.sample, problem);
   config.ranks.lower = static_cast<int>(take("rank", config.ranks.lower));
   config.ranks.upper = static_cast<int>(take("upper_rank", config.ranks.upper));
   config.ranks.place = static_cast<int>(take("place", config.ranks.place));
   require(config.ranks.lower > 0 && config.ranks.upper >= 0 &&
-              config.ranks.upper <= config.sample.elements_of_block() &&
+              config.ranks.upper <= elements_of_block(config.sample) &&
               config.ranks.place < config.sample.blocks,
           "such ranks");
   config.buffer = std::min(problem.cols, take("buffer", config.buffer));

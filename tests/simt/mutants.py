@@ -242,8 +242,8 @@ MUTANTS = (
     Mutant("grid_select/shared_list.cu", "at += x < list_[other]", "at += !(list_[other] < x)", SHARED_LIST),
     # Delegate, and candidates that are stored.
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
-    Mutant("delegate/two_bounds.cu", "__syncthreads();  // the finds are there", ";", TWO_BOUNDS),
-    Mutant("delegate/two_bounds.cu", "worse_finds[thread] == ranks.place", "thread == 0", TWO_BOUNDS),
+    Mutant("device/element_bounds.cu", "__syncthreads();  // the finds are there", ";", TWO_BOUNDS),
+    Mutant("device/element_bounds.cu", "worse_finds[thread] == ranks.place", "thread == 0", TWO_BOUNDS),
     Mutant(
         "delegate/two_bounds.cu", "__syncwarp();  // the lanes' entries are in shared memory", ";", TWO_BOUNDS
     ),

@@ -141,7 +141,7 @@ void TwoBounds::describe(const Problem&, char* text, size_t text_bytes) const {
       text, text_bytes,
       "delegate: bounds are numbers %d and %d of %d elements of a sample, in place %d of %d blocks, "
       "%d blocks a row, room for %lld candidates",
-      ranks.lower, ranks.upper, sample.elements_of_block(), ranks.place, sample.blocks, blocks_per_row,
+      ranks.lower, ranks.upper, elements_of_block(sample), ranks.place, sample.blocks, blocks_per_row,
       static_cast<long long>(buffer));
 }
 

@@ -6,8 +6,8 @@
 
 #include "core/problem.h"
 #include "cuda/cost.h"
-#include "cuda/device/element_sample.h"
 #include "cuda/gpu.h"
+#include "cuda/sampled_bounds.h"
 #include "cuda/stream.h"
 #include "cuda/windows.h"
 

@@ -235,7 +235,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
                                         WarpStages::kWinners, stage.output, stage.winner_cursor);
   uint32_t counted = 0;                // winners, where they are not written
   BoundFilter<Order> reaching(order);  // possibly at or above the lower bound
-  KeyFilter<Order> above(order);       // surely above the upper one
+  BoundFilter<Order> above(order);     // surely above the upper one
   const auto index_of_bound = [&](const Extended& bound) {
     return static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
   };

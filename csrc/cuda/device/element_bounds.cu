@@ -15,7 +15,7 @@ namespace {
 template <class Bits, class Index>
 constexpr size_t find_bytes(const ElementSample& sample) {
   return sizeof(uint32_t) * kListBins +
-         sizeof(ExtendedKey<typename KeyWord<Bits>::type, Index>) * sample.elements_of_block();
+         sizeof(ExtendedKey<typename KeyWord<Bits>::type, Index>) * elements_of_block(sample);
 }
 
 template <class Order, class Index>

@@ -33,19 +33,19 @@ struct SampledPlaces {
 
   SampledPlaces(const ElementSample& sample, int64_t cols)
       : sample(sample),
-        strata(sample.in_sectors()
-                   ? Strata::of((cols / kPerVector<Bits> - 1) / 2, sample.elements() / (2 * kPerLane))
-                   : Strata::of(cols, sample.elements())) {}
+        strata(in_sectors(sample)
+                   ? Strata::of((cols / kPerVector<Bits> - 1) / 2, elements_of(sample) / (2 * kPerLane))
+                   : Strata::of(cols, elements_of(sample))) {}
 
   // Element number `i` of a thread in block number `number` of the row; the row's first vector begins at
   // `head`.
   __device__ int64_t at(int head, int number, int i) const {
-    const int taken = sample.in_sectors() ? kPerLane : 1;  // by a lane of what lies side by side
+    const int taken = in_sectors(sample) ? kPerLane : 1;  // by a lane of what lies side by side
     const int load = i / taken * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
     const auto stratum = [&](int of_block) {
       return static_cast<uint32_t>(of_block * sample.blocks + number);
     };
-    if (!sample.in_sectors()) return strata.entry_of(stratum(load));
+    if (!in_sectors(sample)) return strata.entry_of(stratum(load));
     const int64_t vector = 2 * strata.entry_of(stratum(load / 2)) + load % 2;
     return head + vector * kPerVector<Bits> + i % taken * kStep;
   }

@@ -10,29 +10,23 @@
 #include "cuda/device/index_width.h"
 #include "cuda/device/numbers.h"
 #include "cuda/gpu.h"
+#include "cuda/sampled_bounds.h"
 
 namespace gputopk::cuda {
 
-// A sample of elements, in blocks of so many threads: a power of two of them, 128 at most.
-struct ElementSample {
-  int blocks, threads;
-
-  // Of memory, else one by one.
-  constexpr bool in_sectors() const { return blocks >= tuning::kTwoBoundsSectorBlocks; }
-  // Of a sector; 1: one by one.
-  int side_by_side(const Problem& problem) const {
-    return in_sectors() ? 2 * std::min(16 / dtype_bytes(problem.dtype), tuning::kTwoBoundsElements) : 1;
-  }
-  constexpr int elements_of_block() const { return threads * tuning::kTwoBoundsElements; }
-  constexpr int64_t elements() const { return int64_t{blocks} * elements_of_block(); }
-};
-
-// Of a block's part of the sample: beyond its elements, the lowest of all; 0: the highest. Of the blocks'
-// lower bounds the one that so many are worse than is taken, of the upper ones that so many are better than.
-struct BoundRanks {
-  int lower, upper;
-  int place;
-};
+constexpr int elements_of_block(const ElementSample& sample) {
+  return sample.threads * tuning::kTwoBoundsElements;
+}
+constexpr int64_t elements_of(const ElementSample& sample) {
+  return int64_t{sample.blocks} * elements_of_block(sample);
+}
+// Whether they come in sectors of memory, else one by one; and how many a sector has.
+constexpr bool in_sectors(const ElementSample& sample) {
+  return sample.blocks >= tuning::kTwoBoundsSectorBlocks;
+}
+inline int side_by_side(const ElementSample& sample, const Problem& problem) {
+  return in_sectors(sample) ? 2 * std::min(16 / dtype_bytes(problem.dtype), tuning::kTwoBoundsElements) : 1;
+}
 
 // Of the winners in a block's part of the sample, a binomial variable.
 struct SampledWinners {
@@ -40,7 +34,7 @@ struct SampledWinners {
 
   SampledWinners(const ElementSample& sample, const Problem& problem) {
     const double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-    mean = sample.elements_of_block() * share;
+    mean = elements_of_block(sample) * share;
     deviation = std::sqrt(mean * (1 - share));
   }
 };
@@ -54,7 +48,7 @@ inline ElementSample element_sample(const Problem& problem, const Device& device
   const int64_t most = problem.cols / tuning::kTwoBoundsShare;
   const auto of_threads = [&](int threads) {
     ElementSample sample{1, threads};
-    while (2 * sample.blocks <= tuning::kTwoBoundsMostBlocks && 2 * sample.elements() <= most &&
+    while (2 * sample.blocks <= tuning::kTwoBoundsMostBlocks && 2 * elements_of(sample) <= most &&
            2 * sample.blocks * problem.rows <= device.sm_count) {
       sample.blocks *= 2;
     }
@@ -62,7 +56,7 @@ inline ElementSample element_sample(const Problem& problem, const Device& device
   };
   const ElementSample large = of_threads(tuning::kTwoBoundsThreads);
   const ElementSample small = of_threads(tuning::kTwoBoundsMinThreads);
-  return large.elements() > most || large.blocks < small.blocks ? small : large;
+  return elements_of(large) > most || large.blocks < small.blocks ? small : large;
 }
 
 // Such that the last winner lies between the bounds, all but surely.
@@ -71,10 +65,10 @@ inline BoundRanks bound_ranks(const ElementSample& sample, const Problem& proble
   const tuning::Confidence& confidence = confidence_of(sample);
   // Of a sorted or an equal row a block's part has as many winners as are to be expected, but for what it
   // takes of one stratum.
-  const int of_stratum = sample.in_sectors() ? sample.side_by_side(problem) : 0;
+  const int of_stratum = in_sectors(sample) ? side_by_side(sample, problem) : 0;
   const double spread = confidence.deviations * winners.deviation + confidence.ranks + of_stratum;
   const double lower = std::ceil(winners.mean + spread), upper = std::floor(winners.mean - spread + 1);
-  return {static_cast<int>(std::min(lower, sample.elements_of_block() + 1.0)),
+  return {static_cast<int>(std::min(lower, elements_of_block(sample) + 1.0)),
           static_cast<int>(std::max(upper, 0.0)), confidence.place};
 }
 
@@ -93,7 +87,7 @@ inline ElementBounds bounds_of_elements(const Problem& problem, const Device& de
   const SampledWinners winners(bounds.sample, problem);
   const tuning::Confidence& confidence = confidence_of(bounds.sample);
   const double cols = static_cast<double>(problem.cols);
-  const double per_rank = cols / bounds.sample.elements_of_block();
+  const double per_rank = cols / elements_of_block(bounds.sample);
   const auto room_for = [&](double ranks, double spread) {
     const double spare = confidence.spare * winners.deviation + tuning::kSampleDeviations * std::sqrt(ranks);
     return std::min(problem.cols,

@@ -1,6 +1,9 @@
 // Passes over what is not good enough by bit patterns, in a few instructions an element.
 #pragma once
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
 #include <cstdint>
 #include <type_traits>
 
@@ -10,84 +13,65 @@
 
 namespace gputopk::cuda {
 
-// Says of a vector of 1- or 2-byte elements that it may hold one whose key is `least` or more. No such
-// element is passed over; a NaN may be taken for one. Patterns of the wanted keys are the greatest of their
-// width, as signed numbers, as unsigned ones, or both, once some bits are cleared and some flipped: so the
-// greatest of a vector decide.
-template <class Bits>
+// Says of a vector of 1-byte floats that it may hold one whose key is `least` or more. No such element is
+// passed over; a NaN may be taken for one. Patterns of the wanted keys are the greatest of their width, as
+// signed numbers, as unsigned ones, or both, once some bits are cleared and some flipped: so the greatest of
+// a vector decide.
 class PatternFilter {
-  static_assert(sizeof(Bits) <= 2, "compared two at a time");
-  static constexpr int kBits = 8 * static_cast<int>(sizeof(Bits));
-
  public:
-  template <bool kFloating>
-  __device__ PatternFilter(const KeyOrder<Bits, kFloating>& order, typename KeyWord<Bits>::type least_key) {
-    constexpr Bits kSign = static_cast<Bits>(Bits{1} << (kBits - 1));
-    const Bits least = static_cast<Bits>(least_key);
-    Bits keep = static_cast<Bits>(~Bits{0}), mirror = 0;
-    Bits signed_limit = static_cast<Bits>(~kSign), unsigned_limit = static_cast<Bits>(~Bits{0});  // none
+  __device__ PatternFilter(const KeyOrder<uint8_t, true>& order, uint32_t least_key) {
+    constexpr uint32_t kSign = 0x80;
+    const uint32_t least = least_key & 0xFF, offset = order.offset, max_magnitude = order.max_magnitude;
+    uint32_t keep = 0xFF, mirror = 0;
+    uint32_t signed_limit = 0x7F, unsigned_limit = 0xFF;  // none
     always_ = least_key == 0;
-    if (kFloating) {
-      const bool by_magnitude = order.signed_mask == 0;
-      if (by_magnitude) keep = static_cast<Bits>(~kSign);
-      if (order.flip == 0) {
-        // At least this positive number; so is a positive NaN, and a negative one has a pattern above -inf's.
-        if (least <= order.offset) always_ = true;
-        signed_limit = static_cast<Bits>(least - order.offset - 1);
-        if (!by_magnitude) unsigned_limit = static_cast<Bits>(kSign | order.max_magnitude);
-      } else {
-        const Bits most = static_cast<Bits>(~least);
-        if (by_magnitude) {
-          mirror = static_cast<Bits>(~Bits{0});
-          if (most < order.offset) {  // none is less than nothing
-            unsigned_limit = static_cast<Bits>(~Bits{0});
-          } else if (most > static_cast<Bits>(2 * order.max_magnitude)) {
-            always_ = true;
-          } else {
-            unsigned_limit = static_cast<Bits>(~static_cast<Bits>(most - order.offset) - 1);
-          }
+    const bool by_magnitude = order.signed_mask == 0;
+    if (by_magnitude) keep = 0x7F;
+    if (order.flip == 0) {
+      // At least this positive number; so is a positive NaN, and a negative one has a pattern above -inf's.
+      if (least <= offset) always_ = true;
+      signed_limit = least - offset - 1;
+      if (!by_magnitude) unsigned_limit = kSign | max_magnitude;
+    } else {
+      const uint32_t most = 0xFF - least;
+      if (by_magnitude) {
+        mirror = 0xFF;
+        if (most < offset) {  // none is less than nothing
+          unsigned_limit = 0xFF;
+        } else if (most > 2 * max_magnitude) {
+          always_ = true;
         } else {
-          if (most >= order.offset) always_ = true;  // not a negative number
-          unsigned_limit = static_cast<Bits>((kSign | static_cast<Bits>(order.offset - most)) - 1);
+          unsigned_limit = 0xFF - (most - offset) - 1;
         }
+      } else {
+        if (most >= offset) always_ = true;  // not a negative number
+        unsigned_limit = (kSign | (offset - most)) - 1;
       }
-    } else {
-      if (order.signed_mask != 0) always_ = true;  // magnitudes of two's complement
-      mirror = static_cast<Bits>(order.offset ^ order.flip);
-      unsigned_limit = static_cast<Bits>(least - 1);
     }
-    keep_ = repeated(keep);
-    mirror_ = repeated(mirror);
-    if constexpr (sizeof(Bits) == 1) {
-      // Two bytes are compared at a time, by the upper one: any lower one goes.
-      signed_limit_ = static_cast<int16_t>(signed_limit << 8 | 0xFF);
-      unsigned_limit_ = static_cast<uint16_t>(unsigned_limit << 8 | 0xFF);
-    } else {
-      signed_limit_ = static_cast<int16_t>(signed_limit);
-      unsigned_limit_ = static_cast<uint16_t>(unsigned_limit);
-    }
+    keep_ = keep * 0x01010101u;
+    mirror_ = mirror * 0x01010101u;
+    // Two bytes are compared at a time, by the upper one: any lower one goes.
+    signed_limit_ = static_cast<int16_t>((signed_limit & 0xFF) << 8 | 0xFF);
+    unsigned_limit_ = (unsigned_limit & 0xFF) << 8 | 0xFF;
   }
 
-  __device__ bool may_reach(const Vector<Bits>& vector) const {
+  __device__ bool may_reach(const Vector<uint8_t>& vector) const {
     const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
     uint32_t greatest_signed = 0x80008000u, greatest_unsigned = 0;
 #pragma unroll
     for (int w = 0; w < 4; ++w) {
       const uint32_t word = (words[w] & keep_) ^ mirror_;
       see(word, greatest_signed, greatest_unsigned);
-      if constexpr (sizeof(Bits) == 1) see(word << 8, greatest_signed, greatest_unsigned);
+      see(word << 8, greatest_signed, greatest_unsigned);
     }
     const int32_t greater_signed = max(static_cast<int32_t>(static_cast<int16_t>(greatest_signed)),
                                        static_cast<int32_t>(greatest_signed) >> 16);
     const uint32_t greater_unsigned = max(greatest_unsigned & 0xFFFF, greatest_unsigned >> 16);
     return always_ || greater_signed > signed_limit_ || greater_unsigned > unsigned_limit_;
   }
-  __device__ bool may_reach(const Single<Bits>&) const { return true; }
+  __device__ bool may_reach(const Single<uint8_t>&) const { return true; }
 
  private:
-  __device__ static uint32_t repeated(Bits pattern) {
-    return pattern * (sizeof(Bits) == 1 ? 0x01010101u : 0x00010001u);
-  }
   __device__ static void see(uint32_t word, uint32_t& greatest_signed, uint32_t& greatest_unsigned) {
     greatest_signed = __vmaxs2(greatest_signed, word);
     greatest_unsigned = __vmaxu2(greatest_unsigned, word);
@@ -230,7 +214,7 @@ class VectorFilter {
     const Word least = static_cast<Word>(key + (behind ? 1 : 0));
     if (least == least_) return;
     least_ = least;
-    vectors_ = PatternFilter<Bits>(order_, least);
+    vectors_ = PatternFilter(order_, least);
   }
 
   template <class Elements>
@@ -241,13 +225,148 @@ class VectorFilter {
  private:
   Order order_;
   KeyFilter<Order> keys_;
-  PatternFilter<Bits> vectors_;
+  PatternFilter vectors_;
   Word least_ = 0;
 };
 
-// The better of the two for a bound that few reach.
+// By comparing two elements at once as the numbers that they are, which serves however many reach the bound.
 template <class Order>
-using BoundFilter =
-    std::conditional_t<sizeof(typename Order::Bits) <= 2, VectorFilter<Order>, KeyFilter<Order>>;
+class PairFilter {
+ public:
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  static_assert(sizeof(Bits) == 2 && Order::kFloating,
+                "two in a word, of which an instruction compares both");
+
+  __device__ explicit PairFilter(const Order& order) : order_(order) {}
+
+  __device__ void raise(Word key, bool behind) {
+    const uint32_t least = key + (behind ? 1 : 0);  // one beyond the greatest: none reaches it
+    const uint32_t nan_key = 2u * order_.max_magnitude + 1;
+    const bool flips = order_.flip != 0;
+    // Before the order's flip: what is above `limit` reaches the bound, or, flipped, what is not.
+    const uint32_t limit = flips ? 0xFFFFu - least : least - 1;
+    keep_ = ~0u;
+    flip_ = flips ? ~0u : 0;
+    if (order_.max_magnitude == 0) {  // all keys are 1
+      keep_ = 0;
+      flip_ = least <= 1 ? ~0u : 0;
+    } else if (least == 0 || least > 0xFFFF || limit >= nan_key) {  // all do, or none
+      keep_ = 0;
+      flip_ = least == 0 || (least <= 0xFFFF && flips) ? ~0u : 0;
+    }
+    const bool positive = limit >= order_.offset;
+    const uint32_t magnitude = positive ? limit - order_.offset : order_.offset - limit;
+    const uint32_t pattern = min(magnitude, uint32_t{order_.max_magnitude}) | (positive ? 0 : 0x8000u);
+    limit_ = pattern | pattern << 16;
+  }
+
+  __device__ uint32_t probe(const Vector<Bits>& vector) const {
+    const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
+    uint32_t chosen = 0;  // of each word a bit of either half, so that their order is the elements'
+#pragma unroll
+    for (int w = 0; w < 4; ++w) chosen |= above_limit(words[w]) & (1u << 2 * w | 1u << (17 + 2 * w));
+    return (((chosen | chosen >> 16) & keep_) ^ flip_) & 0xFF;
+  }
+  __device__ uint32_t probe(const Single<Bits>& single) const {
+    return ((above_limit(single.element) & keep_) ^ flip_) & 1;
+  }
+
+ private:
+  // All ones in each half that is above the limit; a NaN is above all.
+  __device__ __forceinline__ uint32_t above_limit(uint32_t two) const {
+    if (order_.signed_mask == 0) two &= 0x7FFF7FFF;
+    return order_.max_magnitude == max_magnitude_bits(DType::kFloat16)
+               ? __hgtu2_mask(as<__half2>(two), as<__half2>(limit_))
+               : __hgtu2_mask(as<__nv_bfloat162>(two), as<__nv_bfloat162>(limit_));
+  }
+  template <class Two>
+  __device__ static Two as(const uint32_t& word) {
+    return *reinterpret_cast<const Two*>(&word);
+  }
+
+  Order order_;
+  uint32_t limit_ = 0, keep_ = 0, flip_ = ~0u;  // all, until a bound is raised
+};
+
+// By comparing as many integers at once as a word has, in fewer instructions than keys take one by one.
+template <class Order>
+class IntegersFilter {
+ public:
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  static_assert(sizeof(Bits) <= 2 && !Order::kFloating, "several in a word, each its own key but for bits");
+
+  __device__ explicit IntegersFilter(const Order& order)
+      : by_magnitude_(order.signed_mask != 0),
+        mirror_(repeated(static_cast<Bits>(order.offset ^ order.flip))) {}
+
+  __device__ void raise(Word key, bool behind) {
+    const Word least = static_cast<Word>(key + (behind ? 1 : 0));  // one beyond the greatest: none reaches it
+    least_ = repeated(static_cast<Bits>(least));
+    keep_ = least > static_cast<Bits>(~Bits{0}) ? 0 : ~0u;
+  }
+
+  __device__ uint32_t probe(const Vector<Bits>& vector) const {
+    const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
+    // Of each element a bit, so that their order is the elements'.
+    if constexpr (sizeof(Bits) == 2) {
+      uint32_t chosen = 0;
+#pragma unroll
+      for (int w = 0; w < 4; ++w) chosen |= reach(words[w]) & (1u << 2 * w | 1u << (17 + 2 * w));
+      return (chosen | chosen >> 16) & 0xFF;
+    } else {
+      const auto of_two = [&](int w) {  // eight bits, two in each byte, come together in the highest byte
+        const uint32_t bits = (reach(words[w]) & 0x08040201u) | (reach(words[w + 1]) & 0x80402010u);
+        return bits * 0x01010101u >> 24;
+      };
+      return of_two(0) | of_two(2) << 8;
+    }
+  }
+  __device__ uint32_t probe(const Single<Bits>& single) const { return reach(single.element) & 1; }
+
+ private:
+  __device__ static uint32_t repeated(Bits element) {
+    return element * (sizeof(Bits) == 1 ? 0x01010101u : 0x00010001u);
+  }
+  // All ones where an element's key is no less.
+  __device__ __forceinline__ uint32_t reach(uint32_t word) const {
+    if constexpr (sizeof(Bits) == 1) {
+      if (by_magnitude_) word = __vabs4(word);
+      return __vcmpgeu4(word ^ mirror_, least_) & keep_;
+    } else {
+      if (by_magnitude_) word = __vabs2(word);
+      return __vcmpgeu2(word ^ mirror_, least_) & keep_;
+    }
+  }
+
+  bool by_magnitude_;
+  uint32_t mirror_, least_ = 0, keep_ = ~0u;  // all, until a bound is raised
+};
+
+// The best of them for a bound that few reach.
+template <class Order>
+struct BoundFilterOf {
+  using type = KeyFilter<Order>;
+};
+template <>
+struct BoundFilterOf<KeyOrder<uint8_t, true>> {
+  using type = VectorFilter<KeyOrder<uint8_t, true>>;
+};
+template <>
+struct BoundFilterOf<KeyOrder<uint16_t, true>> {
+  using type = PairFilter<KeyOrder<uint16_t, true>>;
+};
+template <>
+struct BoundFilterOf<KeyOrder<uint8_t, false>> {
+  using type = IntegersFilter<KeyOrder<uint8_t, false>>;
+};
+template <>
+struct BoundFilterOf<KeyOrder<uint16_t, false>> {
+  using type = IntegersFilter<KeyOrder<uint16_t, false>>;
+};
+
+template <class Order>
+using BoundFilter = typename BoundFilterOf<Order>::type;
 
 }  // namespace gputopk::cuda

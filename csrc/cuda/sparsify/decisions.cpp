@@ -109,7 +109,7 @@ void OneRead::describe(char* text, size_t text_bytes) const {
   if (two_sided) {
     std::snprintf(bound, sizeof(bound),
                   "bounds are numbers %d and %d of %d elements of a sample, in place %d of %d blocks",
-                  ranks.lower, ranks.upper, sample.elements_of_block(), ranks.place, sample.blocks);
+                  ranks.lower, ranks.upper, elements_of_block(sample), ranks.place, sample.blocks);
   } else {
     std::snprintf(bound, sizeof(bound), "bound is number %d of %d delegates of a sample", one.rank,
                   one.delegates);

@@ -124,7 +124,7 @@ struct Memory {
     if (config.two_sided) {
       spans.stored.values = workspace.take<Bits>(rows * spans.capacity);
       spans.stored.indices = workspace.take<Index>(rows * spans.capacity);
-      elements = workspace.take<Bits>(rows * config.sample.elements());
+      elements = workspace.take<Bits>(rows * elements_of(config.sample));
       two.emplace(config.sample, config.ranks, elements, rows, problem.cols, workspace);
     } else {
       spans.stored = params.buffers[0];  // what is stored is selected from

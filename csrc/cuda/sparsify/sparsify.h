@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "core/sparsify_problem.h"
-#include "cuda/device/element_sample.h"
 #include "cuda/gpu.h"
+#include "cuda/sampled_bounds.h"
 #include "cuda/stream.h"
 
 namespace gputopk::cuda::sparsify {

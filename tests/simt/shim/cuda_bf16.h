@@ -17,3 +17,12 @@ struct __nv_bfloat162 {
 inline __nv_bfloat162 __floats2bfloat162_rn(float x, float y) {
   return {__float2bfloat16_rn(x), __float2bfloat16_rn(y)};
 }
+inline float __bfloat162float(__nv_bfloat16 x) {
+  return simt::bits_as<float>(static_cast<unsigned>(x.bits) << 16);
+}
+inline unsigned __hgtu2_mask(__nv_bfloat162 a, __nv_bfloat162 b) {
+  const auto above = [](__nv_bfloat16 x, __nv_bfloat16 y) {
+    return !(__bfloat162float(x) <= __bfloat162float(y)) ? 0xFFFFu : 0;
+  };
+  return above(a.x, b.x) | above(a.y, b.y) << 16;
+}

@@ -16,3 +16,7 @@ struct __half2 {
   __half x, y;
 };
 inline __half2 __floats2half2_rn(float x, float y) { return {__float2half_rn(x), __float2half_rn(y)}; }
+inline unsigned __hgtu2_mask(__half2 a, __half2 b) {
+  const auto above = [](__half x, __half y) { return !(__half2float(x) <= __half2float(y)) ? 0xFFFFu : 0; };
+  return above(a.x, b.x) | above(a.y, b.y) << 16;
+}

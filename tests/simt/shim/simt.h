@@ -283,6 +283,29 @@ unsigned simt_by_halves(unsigned a, unsigned b) {
 }
 inline unsigned __vmaxs2(unsigned a, unsigned b) { return simt_by_halves<int16_t>(a, b); }
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return simt_by_halves<uint16_t>(a, b); }
+template <class Part, class Do>
+unsigned simt_by_parts(unsigned a, unsigned b, Do&& with) {
+  constexpr int kBits = 8 * sizeof(Part);
+  unsigned all = 0;
+  for (int at = 0; at < 32; at += kBits) {
+    all |= static_cast<unsigned>(with(static_cast<Part>(a >> at), static_cast<Part>(b >> at)) &
+                                 ((1u << kBits) - 1))
+           << at;
+  }
+  return all;
+}
+template <class Part>
+unsigned simt_mask_of_no_less(unsigned a, unsigned b) {
+  return simt_by_parts<Part>(a, b, [](Part x, Part y) { return x >= y ? ~0u : 0u; });
+}
+template <class Part>
+unsigned simt_magnitudes(unsigned a) {
+  return simt_by_parts<Part>(a, 0, [](Part x, Part) { return static_cast<unsigned>(x < 0 ? -x : x); });
+}
+inline unsigned __vcmpgeu2(unsigned a, unsigned b) { return simt_mask_of_no_less<uint16_t>(a, b); }
+inline unsigned __vcmpgeu4(unsigned a, unsigned b) { return simt_mask_of_no_less<uint8_t>(a, b); }
+inline unsigned __vabs2(unsigned a) { return simt_magnitudes<int16_t>(a); }
+inline unsigned __vabs4(unsigned a) { return simt_magnitudes<int8_t>(a); }
 inline float __uint_as_float(unsigned x) { return simt::bits_as<float>(x); }
 inline unsigned __float_as_uint(float x) { return simt::bits_as<unsigned>(x); }
 inline double __longlong_as_double(long long x) { return simt::bits_as<double>(x); }

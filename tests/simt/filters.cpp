@@ -1,0 +1,74 @@
+// device/pattern_filter.cuh against keys, one element at a time, for test_filters.py.
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+#include "core/key_order.h"
+#include "cuda/device/pattern_filter.cuh"
+
+namespace {
+
+namespace cuda = gputopk::cuda;
+
+// Patterns of a vector and bounds for which a filter says another thing than keys do.
+template <class Order>
+int64_t count_faults(const Order& order, int64_t bounds_apart) {
+  using Bits = typename Order::Bits;
+  constexpr int kElements = cuda::kPerVector<Bits>;
+  constexpr int64_t kPatterns = int64_t{std::numeric_limits<Bits>::max()} + 1;
+  cuda::BoundFilter<Order> filter(order);
+  int64_t faults = 0;
+  const auto look = [&](int64_t least) {
+    for (int64_t first = 0; first < kPatterns; first += kElements) {
+      Bits elements[kElements];
+      uint32_t wanted = 0;
+      for (int i = 0; i < kElements; ++i) {
+        // Neighbours differ in all of their bits.
+        const Bits pattern = static_cast<Bits>((first + i) * 0x9E37);
+        elements[i] = pattern;
+        if (order(pattern) >= least) wanted |= 1u << i;
+        faults += filter.probe(cuda::Single<Bits>{pattern}) != (wanted >> i & 1);
+      }
+      cuda::Vector<Bits> vector;
+      std::memcpy(&vector.words, elements, sizeof(elements));
+      faults += filter.probe(vector) != wanted;
+    }
+  };
+  look(0);  // before a bound is raised
+  for (int64_t key = 0; key < kPatterns; key += key < 8 || key + 8 > kPatterns ? 1 : bounds_apart) {
+    for (const bool behind : {false, true}) {
+      filter.raise(static_cast<typename cuda::KeyWord<Bits>::type>(key), behind);
+      look(key + (behind ? 1 : 0));
+    }
+  }
+  // And what bounds mostly are: the keys of numbers, of zeros, of infinities and of NaN.
+  for (int64_t pattern = 0; pattern < kPatterns; pattern += kPatterns / 32) {
+    for (const int64_t near : {-1, 0, 1}) {
+      const Bits key = order(static_cast<Bits>(pattern + near));
+      filter.raise(key, /*behind=*/false);
+      look(key);
+    }
+  }
+  return faults;
+}
+
+}  // namespace
+
+// Of 1- and 2-byte dtypes; -1: the dtype is none.
+extern "C" int64_t simt_filter_faults(int32_t dtype, int32_t largest, int32_t magnitude) {
+  return gputopk::visit_key_order(static_cast<gputopk::DType>(dtype), largest != 0, magnitude != 0,
+                                  [](const auto& order) -> int64_t {
+                                    using Bits = typename std::decay_t<decltype(order)>::Bits;
+                                    if constexpr (sizeof(Bits) > 2) {
+                                      return -1;
+                                    } else {
+                                      return count_faults(order, sizeof(Bits) == 1 ? 1 : 4099);
+                                    }
+                                  });
+}
+
+// The same of an order in which all are equal.
+extern "C" int64_t simt_equals_filter_faults(int32_t bytes) {
+  if (bytes == 1) return count_faults(gputopk::KeyOrder<uint8_t, true>::of_equals(), 1);
+  return count_faults(gputopk::KeyOrder<uint16_t, true>::of_equals(), 4099);
+}
