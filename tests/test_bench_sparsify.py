@@ -29,7 +29,7 @@ def test_a_run_writes_what_it_timed_and_checked(tmp_path, capsys):
         times = {contender["name"]: contender["us"] for contender in record["contenders"]}
         assert set(times) == {"floor", OURS, ADD, TORCH} and record["k"] == point.k
         assert points.contender_of(record, OURS)["verified"]
-        assert math.isclose(record["x_add"], times[OURS] / times[ADD], abs_tol=1e-4)
+        assert math.isclose(record["x_add"], times[OURS] / times[ADD], rel_tol=0.01, abs_tol=1e-4)
     printed = capsys.readouterr().out
     assert printed.splitlines()[2].split()[:4] == ["1e4", "float32", "1", "%"]
     assert bench_sparsify.main(["--report", str(tmp_path / "sparsify.jsonl")]) == 0

@@ -1,4 +1,4 @@
-"""What says which elements of a vector reach a bound, of every pattern of 1 and 2 bytes, against their keys."""
+"""What says which elements of a vector reach a bound, of every pattern of 1 and 2 bytes, against keys."""
 
 from __future__ import annotations
 
