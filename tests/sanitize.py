@@ -126,6 +126,11 @@ def run_other_operators(device: str = "cuda") -> int:
         for k in (7, 700):
             torch_topk.sparsify_(gradient.clone(), k, add=gradient, alpha=0.5)
             runs += 1
+        # Long enough for one read, by one bound and by two.
+        gradient = torch.randn(2**21, device=device).to(dtype)
+        for k in (700, 2**18):
+            torch_topk.sparsify_(gradient.clone(), k, add=gradient)
+            runs += 1
         for queries, candidates, dims in ((1, 1000, 129), (40, 70, 96)):
             vectors = torch.randn(500, dims, device=device).to(dtype)
             ids = torch.randint(-2, 500, (queries, candidates), device=device)
