@@ -1,9 +1,18 @@
-// What a plan says of two bounds from a sample of a row's elements: device/element_sample.h sets it.
+// What a plan says of a row's bound, or of two, from a sample of the row: device/row_sample.h and
+// device/element_sample.h set it.
 #pragma once
 
 namespace gputopk::cuda {
 
-// In blocks of so many threads: a power of two of them, 128 at most.
+// Of groups of lanes, powers of two, that have the best of some elements for a delegate each: the bound is
+// the delegate of that rank.
+struct DelegateSample {
+  int blocks;  // a row, of kPassThreads
+  int lines;   // of memory that a lane looks at, a vector of each; 0: elements
+  int delegates, rank;
+};
+
+// Of elements, in blocks of so many threads: a power of two of them, 128 at most.
 struct ElementSample {
   int blocks, threads;
 };

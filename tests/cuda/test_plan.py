@@ -639,6 +639,39 @@ def test_registers_of_the_gpu_hold_the_rows_and_its_lists_what_reaches_the_bound
         assert "delegate.resident_grid" not in every_form(meta(rows, cols, dtype=dtype), 1)
 
 
+ONE_GRID = (
+    r"delegate: (\d+) blocks a row together, bound is number (\d+) of (\d+) delegates of a sample, "
+    r"(\d+) lines a lane, room for (\d+) candidates"
+)
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_the_sample_of_one_grid_tells_k_and_its_store_is_small(dtype):
+    served = 0
+    for rows, cols, k in itertools.product(
+        (1, 3, 8), (2**20, 3_000_001, 2**25, 2**28 + 1), (1, 50, 255, 2048, 4096, 4097, 2**17)
+    ):
+        text, in_order = every_form(meta(rows, cols, dtype=dtype), k).get("delegate.one_grid", ("", True))
+        if not text:
+            continue
+        served += 1
+        blocks, rank, delegates, lines, room = numbers_of(ONE_GRID, text)
+        # All blocks run at once, each of which looks at all delegates.
+        assert rows * blocks <= 132 and in_order == (k <= tuning.number("kGridListed"))
+        assert delegates <= 132 * tuning.number("kPassThreads") // tuning.number("kGridLeastGroup")
+        # The sample is a small share of the row, and the bound none of the last delegates.
+        sampled = blocks * tuning.number("kPassThreads") * lines * (16 // dtype.itemsize)
+        assert 8 * sampled <= cols and (lines == 1 or 32 * sampled <= cols)
+        assert sampled * k / cols < rank <= tuning.number("kResidentMostRank") * delegates
+        assert 2 * k <= room <= cols
+        # Beside the outputs.
+        store = room * (dtype.itemsize + 4)
+        assert store <= 1.5 * k * (dtype.itemsize + 8) + 0.08 * cols * dtype.itemsize + 2**16
+    assert served >= 20
+    for rows, cols in ((1, tuning.number("kOneGridMinCols") - 1), (1, 2**32), (9, 2**22)):
+        assert "delegate.one_grid" not in every_form(meta(rows, cols, dtype=dtype), 1)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64], ids=oracle.name_of)
 def test_the_bound_of_an_equal_row_is_reached_by_k_elements(dtype):
     """There the best delegates are of one line of the sample: an element's rank is its index."""

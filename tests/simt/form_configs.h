@@ -9,6 +9,7 @@
 
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/element_sample.h"
+#include "cuda/device/row_sample.h"
 #include "cuda/plan/plan.h"
 #include "cuda/sort/rows.h"
 #include "simt.h"
@@ -140,14 +141,42 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
   auto config = cuda::delegate::FromSample::plan(problem, device);
   // A sample's 128-byte lines are drawn from strata of two at least.
   const int64_t lines = problem.cols * gputopk::dtype_bytes(problem.dtype) / 128;
-  require(lines >= 2 * 256 * config.sample_blocks_per_row + 2, "so short a row for its sample");
+  require(lines >= 2 * 256 * config.sample.blocks + 2, "so short a row for its sample");
   const int64_t buffer = take("buffer", -1), passes = take("likely_passes", -1), rank = take("rank", -1);
   if (buffer >= 0) config.buffer = std::min(problem.cols, 2 * problem.k + buffer);
   if (passes >= 0) config.likely_passes = static_cast<int>(passes);
-  if (rank > 0 && rank <= config.delegates) config.rank = static_cast<int>(rank);
+  if (rank > 0 && rank <= config.sample.delegates) config.sample.rank = static_cast<int>(rank);
   return config;
 }
 
+template <>
+cuda::delegate::OneGrid config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  const int blocks = static_cast<int>(take("blocks", 2)), lines = static_cast<int>(take("lines", 1));
+  const int group = static_cast<int>(take("group", 8));
+  require(problem.cols * gputopk::dtype_bytes(problem.dtype) / 128 >= 64 * blocks * lines + 2,
+          "so short a row for its sample");
+  const double elements = 512.0 * blocks * lines * (16 / gputopk::dtype_bytes(problem.dtype));
+  const double winners = elements * static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  auto one = cuda::with_lines(problem, blocks, lines, group, cuda::tuning::sample_rank(winners));
+  one.rank = static_cast<int>(take("rank", one.rank));
+  require(one.rank >= 1 && one.rank <= one.delegates, "a bound of that rank");
+  require(problem.rows <= 2 * device.sm_count, "so many rows");  // the emulator's room
+  cuda::delegate::OneGrid config{};
+  config.blocks = blocks;
+  config.one = one;
+  config.buffer = std::min(problem.cols, take("buffer", one.room));
+  config.two_sided = take("two_sided", 0) != 0;
+  config.two = {blocks < 2 ? 1 : 2, cuda::tuning::kTwoBoundsThreads};
+  config.ranks = cuda::bound_ranks(config.two, problem);
+  config.ranks.lower = static_cast<int>(take("lower_rank", config.ranks.lower));
+  config.ranks.upper = static_cast<int>(take("upper_rank", config.ranks.upper));
+  require(config.ranks.lower > 0 && config.ranks.upper >= 0 &&
+              config.ranks.upper <= elements_of_block(config.two),
+          "such ranks");
+  require(!config.two_sided || (problem.last_alone && elements_of(config.two) <= problem.cols),
+          "two bounds, but of the last of a row as long as their sample");
+  return config;
+}
 template <>
 cuda::delegate::TwoBounds config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::delegate::TwoBounds::plan(problem, device);

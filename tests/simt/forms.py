@@ -63,6 +63,19 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _one_grid(rng: random.Random) -> dict[str, int]:
+    return {
+        "blocks": rng.choice((1, 2, 3)),
+        "lines": rng.choice((1, 2, 4)),
+        "group": rng.choice((8, 16, 32)),
+        "rank": rng.choice((1, 9, 30, 60)),
+        "buffer": rng.choice((64, 300, 5000, 40_000)),
+        "two_sided": rng.random() < 0.5,
+        "lower_rank": rng.choice((9, 300, 2000, 5000)),
+        "upper_rank": rng.choice((0, 1, 100, 1000)),
+    }
+
+
 def _two_bounds(rng: random.Random) -> dict[str, int]:
     return {
         "sample_blocks": rng.choice((1, 2, 8, 32)),
@@ -142,6 +155,7 @@ _DRAW = {
     "grid_select.shared_list": _shared_list,
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
+    "delegate.one_grid": _one_grid,
     "delegate.two_bounds": _two_bounds,
     "delegate.one_cluster": _delegate_cluster,
     "delegate.resident_cluster": _resident_cluster,

@@ -128,6 +128,14 @@ FORMS = {
         ("2x12000", 60, "forced=1 blocks=4 threads=256 of_warp=4 room=128 sm_count=4"),
         ("1x12000", 60, "forced=1 blocks=4 threads=256 of_warp=4 sm_count=1"),
     ],
+    "delegate.one_grid": [
+        ("2x20001", 50, "forced=1 blocks=2"),
+        ("1x150001", 300, "forced=1 blocks=2 lines=2 group=16"),
+        ("1x40000", 4500, "forced=1 blocks=3"),
+        ("1x20000", 60, "forced=1 blocks=3 rank=1"),
+        ("1x20000", 700, "forced=1 blocks=2 buffer=600"),
+        ("2x20000", 60, "forced=1 blocks=3 lines=2 group=32 sm_count=2"),
+    ],
     "delegate.equal_shares": [
         ("2x6000", 50, "forced=1 threads=256"),
         ("3x9000", 100, "forced=1 blocks=4 threads=256"),

@@ -81,9 +81,7 @@ FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const 
 FromSample FromSample::plan(const Problem& problem, const Device& device) {
   const RowSample sample = sample_of_lines(problem);
   FromSample config{};
-  config.sample_blocks_per_row = sample.blocks_per_row;
-  config.delegates = sample.delegates;
-  config.rank = sample.rank;
+  config.sample = sample;
   config.blocks_per_row = blocks_of_passes(problem, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
   config.likely_passes = passes_of_stored(problem, sample.candidates);
@@ -94,9 +92,62 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
 
 bool FromSample::serves(const Problem& problem, const Device&) { return sample_of_lines_tells(problem); }
 
-// All of the plan but how the row is read.
 namespace {
 
+// A sample of as many lines as a row of that length pays for, in groups as large as tell the rank: of no
+// delegates where none do.
+RowSample sample_of_grid(const Problem& problem, int blocks) {
+  const double cols = static_cast<double>(problem.cols);
+  const double per_line = double{tuning::kPassThreads} * blocks * (16 / dtype_bytes(problem.dtype));
+  int lines = tuning::kSampleLines;
+  while (lines > 1 && lines * per_line * tuning::kGridSampleShare > cols) lines /= 2;
+  const double sampled = lines * per_line;
+  const double rank = tuning::sample_rank(sampled * static_cast<double>(problem.k) / cols);
+  for (int group = 32; group >= tuning::kGridLeastGroup; group /= 2) {
+    const RowSample sample = with_lines(problem, blocks, lines, group, rank);
+    const bool fits = sampled * tuning::kGridLeastSampleShare <= cols &&
+                      sample.rank <= tuning::kResidentMostRank * sample.delegates;
+    if (fits) return sample;
+  }
+  return {};
+}
+
+}  // namespace
+
+OneGrid OneGrid::plan(const Problem& problem, const Device& device) {
+  OneGrid config{};
+  config.blocks = static_cast<int>(device.sm_count / problem.rows);
+  const RowSample one = sample_of_grid(problem, config.blocks);
+  config.one = one;
+  int64_t room = one.room;
+  if (problem.last_alone) {
+    const ElementBounds two = bounds_of_elements(problem, device);
+    config.two_sided = two.sample.threads == tuning::kTwoBoundsThreads &&
+                       (one.delegates == 0 || two.candidates < one.candidates);
+    config.two = two.sample;
+    config.ranks = two.ranks;
+    if (config.two_sided) room = two.room;
+  }
+  const double bytes = dtype_bytes(problem.dtype);
+  const double memory = tuning::kSampledMemoryOfOutputs * static_cast<double>(problem.k) *
+                            (bytes + (problem.wide_indices ? 8 : 4)) +
+                        tuning::kSampledMemoryOfInput * static_cast<double>(problem.cols) * bytes;
+  config.buffer = std::min(room, static_cast<int64_t>(memory / (bytes + sizeof(uint32_t))));
+  return config;
+}
+
+bool OneGrid::serves(const Problem& problem, const Device& device) {
+  return problem.rows <= tuning::kGridMostRows && problem.cols >= tuning::kOneGridMinCols &&
+         has_narrow_indices(problem.cols) && plan(problem, device).has_bound();
+}
+
+bool OneGrid::in_order(const Problem& problem) const {
+  return problem.k <= tuning::kGridListed || problem.last_alone;
+}
+
+namespace {
+
+// All of the plan but how the row is read.
 TwoBounds with_bounds(const Problem& problem, const Device& device) {
   const ElementBounds bounds = bounds_of_elements(problem, device);
   TwoBounds config{};
@@ -133,7 +184,7 @@ bool TwoBounds::serves(const Problem& problem, const Device& device) {
                            index_bytes * (1 << config.digit_bits);
   const double outputs = k * (element_bytes + (problem.wide_indices ? 8 : 4));
   return workspace <=
-         tuning::kTwoBoundsMemoryOfOutputs * outputs + tuning::kTwoBoundsMemoryOfInput * cols * element_bytes;
+         tuning::kSampledMemoryOfOutputs * outputs + tuning::kSampledMemoryOfInput * cols * element_bytes;
 }
 
 void TwoBounds::describe(const Problem&, char* text, size_t text_bytes) const {
@@ -450,7 +501,21 @@ void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(
       text, text_bytes,
       "delegate: bound is number %d of %d delegates of a sample, %d blocks a row, room for %lld candidates",
-      rank, delegates, blocks_per_row, static_cast<long long>(buffer));
+      sample.rank, sample.delegates, blocks_per_row, static_cast<long long>(buffer));
+}
+
+void OneGrid::describe(const Problem&, char* text, size_t text_bytes) const {
+  char bound[160];
+  if (two_sided) {
+    std::snprintf(bound, sizeof(bound),
+                  "bounds are numbers %d and %d of %d elements of a sample, in place %d of %d blocks",
+                  ranks.lower, ranks.upper, elements_of_block(two), ranks.place, two.blocks);
+  } else {
+    std::snprintf(bound, sizeof(bound), "bound is number %d of %d delegates of a sample, %d lines a lane",
+                  one.rank, one.delegates, one.lines);
+  }
+  std::snprintf(text, text_bytes, "delegate: %d blocks a row together, %s, room for %lld candidates", blocks,
+                bound, static_cast<long long>(buffer));
 }
 
 namespace {
@@ -508,6 +573,11 @@ Work FromMaxima::work(const Problem& problem, const Device& device) const {
 Work FromSample::work(const Problem& problem, const Device& device) const {
   return work_of(problem, device, problem.rows * blocks_per_row, tuning::kPassThreads,
                  tuning::kPassBlocksPerSm, /*reads=*/1);
+}
+
+Work OneGrid::work(const Problem& problem, const Device& device) const {
+  return work_of(problem, device, problem.rows * blocks, tuning::kPassThreads, /*per_sm=*/1,
+                 /*reads=*/1);
 }
 
 Work OneCluster::work(const Problem& problem, const Device& device) const {

@@ -59,11 +59,8 @@ struct FromMaxima {
 struct FromSample {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.from_sample";
-  static constexpr bool of_lines = true;  // the sample
 
-  int sample_blocks_per_row;
-  int delegates;  // a row, each of a group of lanes: a power of two up to 32
-  int rank;       // the delegate that is the bound
+  DelegateSample sample;
   int blocks_per_row;
   int digit_bits;       // of the passes over candidates, or over the row
   int64_t buffer;       // candidates a row
@@ -101,6 +98,28 @@ struct TwoBounds {
   Work work(const Problem& problem, const Device& device) const;
   // The last winner alone it finds without the others.
   bool in_order(const Problem& problem) const { return problem.k == 1 || problem.last_alone; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// From a sample too, by blocks that run together: one launch, and up to some thousands of winners in order.
+struct OneGrid {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.one_grid";
+
+  int blocks;          // of a row
+  bool two_sided;      // two bounds, of the last winner alone; else one
+  int64_t buffer;      // candidates a row that can be stored
+  DelegateSample one;  // for the one bound, of as many blocks as a row has
+  ElementSample two;   // for the two
+  BoundRanks ranks;
+
+  static bool serves(const Problem& problem, const Device& device);
+  static OneGrid plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool has_bound() const { return two_sided || one.delegates > 0; }
+  bool in_order(const Problem& problem) const;
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;

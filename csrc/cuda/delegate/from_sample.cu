@@ -121,7 +121,7 @@ struct Memory {
     params.buffer_capacity[0] = config.buffer;
     // A pass stores at most half of what it reads.
     params.buffer_capacity[1] = config.buffer / 2;
-    sample.set(config, problem.cols);
+    sample.set(config.sample, problem.cols);
     Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);
     zeroed_bytes = workspace.bytes();
@@ -144,7 +144,7 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   params.likely_passes = config.likely_passes;
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
-  if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample_blocks_per_row)) {
+  if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample.blocks)) {
     return cudaErrorInvalidConfiguration;
   }
   const unsigned rows = static_cast<unsigned>(problem.rows);
@@ -155,7 +155,7 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   static std::atomic<uint64_t> allowed_sample, allowed_store;
   error = allow_shared_memory(take_sample<Order, Index>, sample_bytes, allowed_sample);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(config.launches_ahead, take_sample<Order, Index>, rows * config.sample_blocks_per_row,
+  error = launch_kernel(config.launches_ahead, take_sample<Order, Index>, rows * config.sample.blocks,
                         kPassThreads, sample_bytes, stream, params, sample, order);
   if (error != cudaSuccess) return error;
 

@@ -26,10 +26,10 @@ inline constexpr int kSamplePrefetchTiles = 4;
 
 // ---- Two bounds from a sample ----
 
-// The workspace is so many times the outputs and such a share of the input at most; of its second buffer, for
-// what a digit leaves of the candidates, this share of the first is enough.
-inline constexpr double kTwoBoundsMemoryOfOutputs = 1.5;
-inline constexpr double kTwoBoundsMemoryOfInput = 0.08;
+// The workspace is so many times the outputs and such a share of the input at most, here and in one grid; of
+// its second buffer, for what a digit leaves of the candidates, this share of the first is enough.
+inline constexpr double kSampledMemoryOfOutputs = 1.5;
+inline constexpr double kSampledMemoryOfInput = 0.08;
 inline constexpr int kTwoBoundsSecondBuffer = 8;
 
 // A row has so many elements for each winner at most: of fewer winners the best of lines tell more. And this
@@ -138,6 +138,28 @@ inline constexpr double kGridRoom = 2;
 inline constexpr int kGridSpareRoom = 512;
 // Registers of a thread that hold elements: no more than 32 elements of 4 bytes, or 16 of 8.
 inline constexpr int kGridMostThreadBytes = 128;
+
+// ---- From a sample, in one grid ----
+
+// Rows so long: shorter ones registers hold.
+inline constexpr int64_t kOneGridMinCols = 1 << 20;
+// The sample is such a share of the row, of fewer lines a lane where that is less than a few have; with one
+// line it may be the larger share.
+inline constexpr int64_t kGridSampleShare = 32;
+inline constexpr int64_t kGridLeastSampleShare = 8;
+// Delegates are of so many lanes at least: every block looks at all of them.
+inline constexpr int kGridLeastGroup = 8;
+// Shared memory that loads are under way to, a block an SM: what memory moves in some microseconds.
+inline constexpr int kStreamBytes = 128 * 1024;
+// A warp writes out its candidates from so many on.
+inline constexpr int kGridStaged = 128;
+// Of a list that one block puts in order: so many winners and fewer come in order.
+inline constexpr int kGridListed = 4096;
+// Where all that is stored is no more, each of some blocks looks at it for the part that it puts in order, of
+// so many entries: it compares each with all.
+inline constexpr int kGridLookedAt = 1 << 15;
+inline constexpr int kGridPart = 192;
+inline constexpr int kGridMostParts = 32;
 
 // ---- From a sample, equal shares ----
 

@@ -17,11 +17,11 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
-#include <cuda/atomic>
 
 #include "core/key_order.h"
 #include "core/visit_bits.h"
 #include "cuda/delegate/delegate.h"
+#include "cuda/delegate/grid.cuh"
 #include "cuda/delegate/numbers.h"
 #include "cuda/delegate/resident.cuh"
 #include "cuda/delegate/sampled_row.cuh"
@@ -35,16 +35,13 @@
 namespace gputopk::cuda::delegate {
 namespace {
 
-constexpr int kBins = 1 << tuning::kClusterDigitBits;
-constexpr int kHistograms = 3;  // used in turn, so that one is cleared while the others are in use
-
 // What the blocks of a row tell each other. All zero, but for the histograms, of which the first is.
 struct alignas(16) RowState {
   PartCounts listed;       // entries of the row's lists
   PartCounts listed_anew;  // and of those that are made where the first are of no use
   uint32_t overflows;      // blocks that had no room for what they would have listed
   uint32_t arrived;        // at the row's barrier
-  uint32_t counts[kHistograms][kBins];
+  GridCounts counts;
 };
 
 template <class Bits>
@@ -74,60 +71,6 @@ struct Params {
   bool in_parts;      // or the first list has all
   Lists<Bits> lists;
   WinnerWriter<Bits> output;
-};
-
-// A barrier of a row's blocks, all of which run. Writes of before it are seen behind it by reads of L2.
-class RowBarrier {
- public:
-  // `waits`: how often it was waited for before.
-  __device__ RowBarrier(uint32_t* arrived, int blocks, int waits)
-      : arrived_(arrived),
-        blocks_(static_cast<uint32_t>(blocks)),
-        awaited_(static_cast<uint32_t>(waits * blocks)) {}
-
-  __device__ void wait() {
-    // Were a block ever missing, after some seconds an error is better than a GPU that hangs.
-    constexpr int kMostNaps = 1 << 26;
-    awaited_ += blocks_;
-    __threadfence();  // each thread's writes come before the arrival
-    __syncthreads();
-    if (threadIdx.x == 0) {
-      using Arrived = ::cuda::atomic_ref<uint32_t, ::cuda::thread_scope_device>;
-      atomicAdd(arrived_, 1u);
-      for (int naps = 0; Arrived(*arrived_).load(::cuda::memory_order_acquire) < awaited_; ++naps) {
-        if (naps == kMostNaps) __trap();
-        __nanosleep(20);
-      }
-    }
-    __syncthreads();  // all have arrived
-  }
-
- private:
-  uint32_t* arrived_;
-  uint32_t blocks_, awaited_;
-};
-
-// Adds up what the row's blocks have counted.
-struct GridSums {
-  RowBarrier barrier;
-  RowState& state;
-  bool is_first;  // block
-  int pass = 0;
-
-  __device__ void operator()(const uint32_t* own, uint32_t* sums, int bins) {
-    const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-    uint32_t* const counts = state.counts[pass % kHistograms];
-    uint32_t* const next = state.counts[(pass + 1) % kHistograms];
-    __syncthreads();  // all have counted
-    for (int bin = thread; bin < bins; bin += threads) {
-      if (own[bin] > 0) atomicAdd(counts + bin, own[bin]);
-    }
-    for (int bin = thread; is_first && bin < kBins; bin += threads) next[bin] = 0;
-    barrier.wait();
-    for (int bin = thread; bin < bins; bin += threads) sums[bin] = __ldcg(counts + bin);
-    __syncthreads();  // the sums are there
-    ++pass;
-  }
 };
 
 template <class Word>
@@ -258,7 +201,7 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
   const Row<Bits>& row = own.row;
   const uint32_t k = static_cast<uint32_t>(row.k), room = static_cast<uint32_t>(own.room);
   uint32_t* const counters = own.memory.counters;
-  GridSums sums{RowBarrier(&own.state.arrived, own.blocks, /*waits=*/0), own.state, number == 0};
+  GridSums sums{RowBarrier(&own.state.arrived, own.blocks, /*waits=*/0), own.state.counts, number == 0};
   const auto reversed_of = [&](int i) {
     return static_cast<Index>(row.cols - 1) - static_cast<Index>(places.index(static_cast<unsigned>(i)));
   };
@@ -277,14 +220,14 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
       if (reversed < selection.low.reversed || selection.split.reversed < reversed) continue;
       atomicAdd(counters + digit.of(0u, reversed - selection.low.reversed), 1u);
     }
-    sums(counters, counters + kBins, bins);
+    sums(counters, counters + kGridBins, bins);
     if (first) {
       better = __ldcg(&own.state.listed.of[0]);
       if (__ldcg(&own.state.overflows) > 0 || better >= k) return false;
       selection.owed = k - better;  // of its equals, of which there are as many: k reach the bound
     }
     const TargetDigit<uint32_t> target =
-        find_target_digit(counters + kBins, bins, selection.owed, shared.search);
+        find_target_digit(counters + kGridBins, bins, selection.owed, shared.search);
     selection.narrow(digit, target.digit, target.above, target.count);
     if (k - better - selection.owed + selection.candidates <= room) break;
     digit = next_digit(selection, digit, kBits, row.index_bits);
@@ -315,7 +258,7 @@ __device__ __noinline__ void select_anew(const Params<Bits>& params, int64_t row
                                          Order order, int waits, int histograms, Shared<Bits>& shared,
                                          Scratch<typename KeyWord<Bits>::type>& scratch) {
   const RowOfGrid<Bits> own(params, row_number, number);
-  GridSums sums{RowBarrier(&own.state.arrived, own.blocks, waits), own.state, number == 0, histograms};
+  GridSums sums{RowBarrier(&own.state.arrived, own.blocks, waits), own.state.counts, number == 0, histograms};
   const Row<Bits>& row = own.row;
   const int64_t first = min(number * params.part_cols, row.cols);
   const Part<Bits> part{row.begin + first, min(params.part_cols, row.cols - first), first,
@@ -370,7 +313,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   }
   if (number == 0) {
     uint32_t* const words = reinterpret_cast<uint32_t*>(&state);
-    constexpr int kWords = static_cast<int>(offsetof(RowState, counts) / sizeof(uint32_t)) + kBins;
+    constexpr int kWords = static_cast<int>(offsetof(RowState, counts) / sizeof(uint32_t)) + kGridBins;
     for (int i = thread; i < kWords; i += threads) words[i] = 0;
   }
   if (thread == 0) shared.listed = 0;

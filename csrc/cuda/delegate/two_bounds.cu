@@ -37,8 +37,6 @@ namespace {
 using tuning::kPassThreads;
 constexpr int kWarps = kPassThreads / 32;
 
-// ---- Step 2 ----
-
 // The output from the first place on, or from the last one down, so that blocks do not all wait for one
 // counter. There may be more than k, if the bound was wrong: then they are only counted.
 template <class Bits>
@@ -209,7 +207,9 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   // The memory is idle while the bounds are found.
   prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
   follow_kernel_before();
-  if (threadIdx.x == 0) range = range.between_bounds(params, state);
+  if (threadIdx.x == 0) {
+    range = range.between(params, state.bound, state.upper, static_cast<Word>(state.greatest));
+  }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
 
   const Extended low = state.bound, high = state.upper;
@@ -312,26 +312,21 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
 template <class Bits, class Index>
 struct Memory {
   size_t zeroed_bytes;
-  BoundSample<Bits, Index> sample;
   size_t bytes;
 
-  Memory(const TwoBounds& config, const Problem& problem, Workspace workspace,
-         RadixPasses<Bits, Index>& params)
-      : zeroed_bytes(carve(config, problem, workspace, params)),
-        sample(config.sample, config.ranks, /*elements=*/nullptr, problem.rows, problem.cols, workspace),
-        bytes(workspace.bytes()) {}
-
- private:
-  static size_t carve(const TwoBounds& config, const Problem& problem, Workspace& workspace,
-                      RadixPasses<Bits, Index>& params) {
+  Memory(const TwoBounds& config, const Problem& problem, void* base, RadixPasses<Bits, Index>& params,
+         BoundSample<Bits, Index>& sample) {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
     // A pass stores at most half of what it reads.
     params.buffer_capacity[1] = config.buffer / tuning::kTwoBoundsSecondBuffer;
+    sample.set(config.sample, config.ranks, problem.cols);
+    Workspace workspace(base);
     params.carve_zeroed(workspace, problem.rows);
-    const size_t zeroed_bytes = workspace.bytes();
+    zeroed_bytes = workspace.bytes();
     params.carve_rest(workspace, problem.rows);
-    return zeroed_bytes;
+    sample.carve_found(workspace, problem.rows);
+    bytes = workspace.bytes();
   }
 };
 
@@ -340,7 +335,8 @@ cudaError_t launch(const TwoBounds& config, const Problem& problem, const Buffer
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
   RadixPasses<Bits, Index> params{};
-  const Memory<Bits, Index> memory(config, problem, Workspace(buffers.workspace), params);
+  BoundSample<Bits, Index> sample{};
+  const Memory<Bits, Index> memory(config, problem, buffers.workspace, params, sample);
   params.select(problem, buffers);
   params.blocks_per_row = config.blocks_per_row;
   params.likely_passes = config.likely_passes;
@@ -349,7 +345,7 @@ cudaError_t launch(const TwoBounds& config, const Problem& problem, const Buffer
   const bool ahead = config.launches_ahead;
   cudaError_t error = zero_workspace(buffers.workspace, memory.zeroed_bytes, ahead, stream);
   if (error != cudaSuccess) return error;
-  error = find_bounds(params, memory.sample, order, problem.rows, ahead, stream);
+  error = find_bounds(params, sample, order, problem.rows, ahead, stream);
   if (error != cudaSuccess) return error;
 
   static std::atomic<uint64_t> allowed;
@@ -372,7 +368,8 @@ size_t TwoBounds::workspace_bytes(const Problem& problem) const {
     using Bits = typename decltype(order)::Bits;
     return visit_index(problem.cols, [&](auto index) {
       RadixPasses<Bits, decltype(index)> params{};
-      return Memory<Bits, decltype(index)>(*this, problem, Workspace(nullptr), params).bytes;
+      BoundSample<Bits, decltype(index)> sample{};
+      return Memory<Bits, decltype(index)>(*this, problem, nullptr, params, sample).bytes;
     });
   });
 }

@@ -229,6 +229,16 @@ class VectorFilter {
   Word least_ = 0;
 };
 
+// Of a vector's four words, in each half of which all bits are the same: those of the elements, in their
+// order.
+template <class BitsOfWord>
+__device__ __forceinline__ uint32_t bits_of_halves(BitsOfWord&& of_word) {
+  uint32_t chosen = 0;  // of each word a bit of either half
+#pragma unroll
+  for (int w = 0; w < 4; ++w) chosen |= of_word(w) & (1u << 2 * w | 1u << (17 + 2 * w));
+  return (chosen | chosen >> 16) & 0xFF;
+}
+
 // By comparing two elements at once as the numbers that they are, which serves however many reach the bound.
 template <class Order>
 class PairFilter {
@@ -263,10 +273,7 @@ class PairFilter {
 
   __device__ uint32_t probe(const Vector<Bits>& vector) const {
     const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
-    uint32_t chosen = 0;  // of each word a bit of either half, so that their order is the elements'
-#pragma unroll
-    for (int w = 0; w < 4; ++w) chosen |= above_limit(words[w]) & (1u << 2 * w | 1u << (17 + 2 * w));
-    return (((chosen | chosen >> 16) & keep_) ^ flip_) & 0xFF;
+    return ((bits_of_halves([&](int w) { return above_limit(words[w]); }) & keep_) ^ flip_) & 0xFF;
   }
   __device__ uint32_t probe(const Single<Bits>& single) const {
     return ((above_limit(single.element) & keep_) ^ flip_) & 1;
@@ -309,12 +316,8 @@ class IntegersFilter {
 
   __device__ uint32_t probe(const Vector<Bits>& vector) const {
     const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
-    // Of each element a bit, so that their order is the elements'.
     if constexpr (sizeof(Bits) == 2) {
-      uint32_t chosen = 0;
-#pragma unroll
-      for (int w = 0; w < 4; ++w) chosen |= reach(words[w]) & (1u << 2 * w | 1u << (17 + 2 * w));
-      return (chosen | chosen >> 16) & 0xFF;
+      return bits_of_halves([&](int w) { return reach(words[w]); });
     } else {
       const auto of_two = [&](int w) {  // eight bits, two in each byte, come together in the highest byte
         const uint32_t bits = (reach(words[w]) & 0x08040201u) | (reach(words[w + 1]) & 0x80402010u);
@@ -346,27 +349,9 @@ class IntegersFilter {
 
 // The best of them for a bound that few reach.
 template <class Order>
-struct BoundFilterOf {
-  using type = KeyFilter<Order>;
-};
-template <>
-struct BoundFilterOf<KeyOrder<uint8_t, true>> {
-  using type = VectorFilter<KeyOrder<uint8_t, true>>;
-};
-template <>
-struct BoundFilterOf<KeyOrder<uint16_t, true>> {
-  using type = PairFilter<KeyOrder<uint16_t, true>>;
-};
-template <>
-struct BoundFilterOf<KeyOrder<uint8_t, false>> {
-  using type = IntegersFilter<KeyOrder<uint8_t, false>>;
-};
-template <>
-struct BoundFilterOf<KeyOrder<uint16_t, false>> {
-  using type = IntegersFilter<KeyOrder<uint16_t, false>>;
-};
-
-template <class Order>
-using BoundFilter = typename BoundFilterOf<Order>::type;
+using BoundFilter = std::conditional_t<
+    (Order::kBits > 16), KeyFilter<Order>,
+    std::conditional_t<!Order::kFloating, IntegersFilter<Order>,
+                       std::conditional_t<Order::kBits == 16, PairFilter<Order>, VectorFilter<Order>>>>;
 
 }  // namespace gputopk::cuda

@@ -21,24 +21,22 @@ struct Sample {
   int rank;  // of the bound, or one no more than `slack` behind it
   int slack;
   int delegates;                                           // a row
-  bool of_lines;                                           // else of elements
+  int lines;                                               // of memory that a lane looks at; 0: elements
   Strata strata;                                           // of either; one of each is read
   ExtendedKey<typename KeyWord<Bits>::type, Index>* list;  // rows x delegates
 
-  // By a form's config, of blocks of kPassThreads. Lines are those that a row has wherever it begins.
-  template <class Config>
-  void set(const Config& config, int64_t cols) {
+  // Lines are those that a row has wherever it begins.
+  void set(const DelegateSample& sample, int64_t cols) {
     constexpr int kLineVectors = tuning::kSampleLineVectors;
-    blocks_per_row = config.sample_blocks_per_row;
-    delegates = config.delegates;
+    blocks_per_row = sample.blocks;
+    delegates = sample.delegates;
     group = blocks_per_row * tuning::kPassThreads / delegates;
-    rank = config.rank;
-    of_lines = config.of_lines;
-    slack = rank / (of_lines ? tuning::kSampleLinesSlack : tuning::kSampleElementsSlack);
-    strata = of_lines ? Strata::of((cols / kPerVector<Bits> - 1) / kLineVectors,
-                                   int64_t{blocks_per_row} * (tuning::kPassThreads / kLineVectors) *
-                                       tuning::kSampleLines)
-                      : Strata::of(cols, delegates);
+    rank = sample.rank;
+    lines = sample.lines;
+    slack = rank / (lines > 0 ? tuning::kSampleLinesSlack : tuning::kSampleElementsSlack);
+    strata = lines > 0 ? Strata::of((cols / kPerVector<Bits> - 1) / kLineVectors,
+                                    int64_t{blocks_per_row} * (tuning::kPassThreads / kLineVectors) * lines)
+                       : Strata::of(cols, delegates);
   }
 
   // The thread's element in part `part` of a row's sample of elements.
@@ -49,17 +47,22 @@ struct Sample {
   size_t shared_bytes() const { return sizeof(uint32_t) * kListBins + sizeof(*list) * delegates; }
 };
 
+// The `meanwhile` of a sample that nothing is done beside.
+struct NothingMeanwhile {
+  __device__ void operator()() const {}
+};
+
 // The best of this thread's elements in part `part` of a row's sample of lines: load(v) is vector number v of
-// the row, and `head` the first one's first element.
-template <class Order, class Index, class Load>
+// the row, and `head` the first one's first element. meanwhile() is called while the loads are under way.
+template <class Order, class Index, class Load, class Meanwhile = NothingMeanwhile>
 __device__ ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index> best_of_lines(
     const Sample<typename Order::Bits, Index>& sample, int part, int head, Index last_index,
-    const Order& order, Load&& load) {
+    const Order& order, Load&& load, Meanwhile&& meanwhile = {}) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   constexpr int kLineVectors = tuning::kSampleLineVectors;  // an octet of lanes reads them
   constexpr int kOctets = 32 / kLineVectors;                // of a warp
-  constexpr int kLines = tuning::kSampleLines;              // in flight a lane, a vector of each
+  constexpr int kLines = tuning::kSampleLines;              // in flight a lane at most, a vector of each
 
   // The lines of a warp lie far apart, so that in a sorted row neighbours are in different delegates.
   const uint32_t octets =
@@ -70,13 +73,16 @@ __device__ ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index> best
   Vector<Bits> loaded[kLines];
 #pragma unroll
   for (int v = 0; v < kLines; ++v) {
+    if (v >= sample.lines) continue;
     const uint32_t stratum = (v * kOctets + octet % kOctets) * (octets / kOctets) + octet / kOctets;
     at[v] = sample.strata.entry_of(stratum) * kLineVectors + threadIdx.x % kLineVectors;
     loaded[v] = load(at[v]);
   }
+  meanwhile();
   ExtendedKey<Word, Index> best{0, 0};
 #pragma unroll
   for (int v = 0; v < kLines; ++v) {
+    if (v >= sample.lines) continue;
 #pragma unroll
     for (int i = 0; i < kPerVector<Bits>; ++i) {
       const Word key = order(loaded[v][i]);
@@ -89,6 +95,40 @@ __device__ ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index> best
   return best;
 }
 
+// Adds a thread's best in part `part` of a row's sample, or that of its group of lanes, to the row's
+// delegates.
+template <class Bits, class Index>
+__device__ void add_delegate(const Sample<Bits, Index>& sample, int64_t row, int part,
+                             ExtendedKey<typename KeyWord<Bits>::type, Index> best) {
+  using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
+  for (int step = 1; step < sample.group; step *= 2) {
+    const Extended other{__shfl_xor_sync(~0u, best.key, step), __shfl_xor_sync(~0u, best.reversed, step)};
+    if (best < other) best = other;
+  }
+  const int thread = part * tuning::kPassThreads + static_cast<int>(threadIdx.x);
+  if (thread % sample.group != 0) return;
+  sample.list[row * sample.delegates + thread / sample.group] = best;
+}
+
+// The bound, of a row's delegates, all of which are there; scratch.range is the range of their keys. `shared`
+// has sample.shared_bytes(). By all threads of a block.
+template <class Bits, class Index, class Word = typename KeyWord<Bits>::type>
+__device__ ExtendedKey<Word, Index> bound_of_delegates(const Sample<Bits, Index>& sample, int64_t row,
+                                                       int index_bits, unsigned char* shared,
+                                                       ListSelectionScratch<Word>& scratch) {
+  using Extended = ExtendedKey<Word, Index>;
+  const Extended* const list = sample.list + row * sample.delegates;
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(shared);
+  Extended* const local = reinterpret_cast<Extended*>(shared + sizeof(uint32_t) * kListBins);
+  find_key_range</*kInFlight=*/8>(sample.delegates, scratch, [&](int i) {
+    local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
+    return local[i].key;
+  });
+  return bound_in_list<Word, Index>(sample.delegates, static_cast<uint64_t>(sample.rank),
+                                    static_cast<uint64_t>(sample.slack), index_bits, kListDigitBits,
+                                    histogram, scratch, [&](int i) { return local[i]; });
+}
+
 // Writes the row's bound, and a key near its greatest, to its state. `best` is of this thread's elements in
 // part `part` of the row's sample; `shared` has sample.shared_bytes(). By all threads of a kernel's blocks,
 // which waits for the kernel before.
@@ -97,28 +137,13 @@ __device__ void find_bound(const RadixPasses<Bits, Index>& params, const Sample<
                            int64_t row, int part, ExtendedKey<typename KeyWord<Bits>::type, Index> best,
                            unsigned char* shared) {
   using Word = typename KeyWord<Bits>::type;
-  using Extended = ExtendedKey<Word, Index>;
   __shared__ ListSelectionScratch<Word> scratch;
-  for (int step = 1; step < sample.group; step *= 2) {
-    const Extended other{__shfl_xor_sync(~0u, best.key, step), __shfl_xor_sync(~0u, best.reversed, step)};
-    if (best < other) best = other;
-  }
-  Extended* const list = sample.list + row * sample.delegates;
-  const int thread = part * tuning::kPassThreads + static_cast<int>(threadIdx.x);
-  if (thread % sample.group == 0) list[thread / sample.group] = best;
+  add_delegate(sample, row, part, best);
 
   wait_for_kernel_before();  // the row's state is zero
   auto& state = params.states[row];
   if (!is_last_block(&state.arrived, sample.blocks_per_row)) return;
-  uint32_t* const histogram = reinterpret_cast<uint32_t*>(shared);
-  Extended* const local = reinterpret_cast<Extended*>(shared + sizeof(uint32_t) * kListBins);
-  find_key_range</*kInFlight=*/8>(sample.delegates, scratch, [&](int i) {
-    local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
-    return local[i].key;
-  });
-  const Extended bound = bound_in_list<Word, Index>(
-      sample.delegates, static_cast<uint64_t>(sample.rank), static_cast<uint64_t>(sample.slack),
-      params.index_bits, kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
+  const ExtendedKey<Word, Index> bound = bound_of_delegates(sample, row, params.index_bits, shared, scratch);
   if (threadIdx.x == 0) {
     state.bound = bound;
     state.greatest = scratch.range.greatest;

@@ -11,6 +11,7 @@
 #include "cuda/device/index_width.h"
 #include "cuda/device/numbers.h"
 #include "cuda/device/split.h"
+#include "cuda/sampled_bounds.h"
 
 namespace gputopk::cuda {
 
@@ -35,19 +36,41 @@ GPUTOPK_HOST_DEVICE Real sample_rank_of_neighbours(Real winners, int64_t k, int 
 
 }  // namespace tuning
 
-struct RowSample {
-  int blocks_per_row;
-  int delegates;      // a row, each of a group of lanes: a power of two up to 32
-  int rank;           // the delegate that is the bound
+struct RowSample : DelegateSample {
   double candidates;  // that reach the bound, as far as can be expected
   int64_t room;       // for candidates a row
 };
 
-// Of lines of memory, of which a group of lanes has the best element for a delegate.
+// Of lines of memory in so many blocks of a row, of which groups of lanes have the best element for a
+// delegate: the bound is the delegate of that rank, and there is room for what it may let in.
+inline RowSample with_lines(const Problem& problem, int blocks, int lines, int group, double rank) {
+  const int vector = 16 / dtype_bytes(problem.dtype);
+  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  const int threads = blocks * tuning::kPassThreads;
+  RowSample sample{{blocks, lines, threads / group, 0}, 0, 0};
+  sample.candidates = rank * cols / (static_cast<double>(lines) * threads * vector);
+  // The best delegates of an equal or a sorted row are those of one line. If what they stand for is less than
+  // k, one of another line is asked for, which lies far apart: reaching >= k.
+  const int of_line = std::min(group, tuning::kSampleLineVectors);
+  const int delegates_per_line = tuning::kSampleLineVectors / of_line;
+  const double reaching = (std::floor(rank) - 1) * of_line * vector + 1;
+  if (reaching < k) rank = std::max(rank, delegates_per_line + 1.0);
+  sample.rank = static_cast<int>(std::min(rank, static_cast<double>(sample.delegates)));
+
+  // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
+  // all that lie between a line, or its part of it, and the next one.
+  const double parts = static_cast<double>(lines) * threads / of_line;
+  const double of_neighbours = sample.rank * cols / parts;
+  const double room = std::min(
+      std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
+      std::min(tuning::kSampleMostNeighbours * of_neighbours, cols / tuning::kSampleMostBufferShare));
+  sample.room = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
+  return sample;
+}
+
 inline RowSample sample_of_lines(const Problem& problem) {
   const int element_bytes = dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
-  RowSample sample{};
 
   // As large as it takes to have few candidates, but a share of the row at most. Of the k best, `winners` are
   // in it, give or take a few times the square root of that.
@@ -61,33 +84,14 @@ inline RowSample sample_of_lines(const Problem& problem) {
     blocks = std::min(blocks, static_cast<int>(most_blocks));
     const double winners = blocks * per_block * k / cols;
     rank = winners + tuning::kSampleDeviations * std::sqrt(winners) + tuning::kSampleExtraRank;
-    sample.candidates = rank * cols / (blocks * per_block);
-    const bool enough =
-        sample.candidates <= std::max(tuning::kSampleFewCandidates, tuning::kSampleFewTimesK * k);
+    const double candidates = rank * cols / (blocks * per_block);
+    const bool enough = candidates <= std::max(tuning::kSampleFewCandidates, tuning::kSampleFewTimesK * k);
     if (enough || 2 * blocks > most_blocks) break;
   }
-  sample.blocks_per_row = blocks;
   const int threads = blocks * tuning::kPassThreads;
   int group = 1;
   while (threads / group > tuning::kSampleMostDelegates) group *= 2;
-  sample.delegates = threads / group;
-  // The best delegates of an equal or a sorted row are those of one line. If what they stand for is less than
-  // k, one of another line is asked for, which lies far apart: reaching >= k.
-  const int of_line = std::min(group, tuning::kSampleLineVectors);
-  const int delegates_per_line = tuning::kSampleLineVectors / of_line;
-  const double reaching = (std::floor(rank) - 1) * of_line * (16.0 / element_bytes) + 1;
-  if (reaching < k) rank = std::max(rank, delegates_per_line + 1.0);
-  sample.rank = static_cast<int>(std::min(rank, static_cast<double>(sample.delegates)));
-
-  // Of a sorted or a smooth row the elements of a line are neighbours in rank, so that a delegate stands for
-  // all that lie between a line, or its part of it, and the next one.
-  const double parts = double{tuning::kSampleLines} * threads / of_line;
-  const double of_neighbours = sample.rank * cols / parts;
-  const double room = std::min(
-      std::max({4 * k, cols / tuning::kSampleBufferShare, 1.25 * of_neighbours}),
-      std::min(tuning::kSampleMostNeighbours * of_neighbours, cols / tuning::kSampleMostBufferShare));
-  sample.room = std::min(problem.cols, std::max(static_cast<int64_t>(room), 2 * problem.k));
-  return sample;
+  return with_lines(problem, blocks, tuning::kSampleLines, group, rank);
 }
 
 // Whether such a bound says much: near the least delegate it would not.
@@ -103,7 +107,7 @@ inline RowSample sample_of_elements(const Problem& problem) {
   const double cols = static_cast<double>(problem.cols);
   RowSample sample{};
   sample.delegates = tuning::kSampleMostDelegates;
-  sample.blocks_per_row = sample.delegates / tuning::kPassThreads;
+  sample.blocks = sample.delegates / tuning::kPassThreads;
   const double winners = sample.delegates * static_cast<double>(problem.k) / cols;
   sample.rank = std::min(static_cast<int>(tuning::sample_rank(winners)), sample.delegates);
   sample.candidates = sample.rank * cols / sample.delegates;

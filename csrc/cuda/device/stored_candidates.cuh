@@ -52,31 +52,28 @@ struct CandidateRange {
   Digit digit;
 
   // The digit is of the range from the bound to a key `greatest`, and 2^spare_bits times as far; or, if that
-  // is the bound's own key, of the index.
-  template <class Bits>
-  __device__ static CandidateRange of(const RadixPasses<Bits, Index>& params, const Extended& bound,
-                                      Word greatest, int spare_bits) {
-    CandidateRange range{{bound.key, 0}, Selection<Word, Index>::highest(), 0, params.index_bits, {}};
+  // is the bound's own key, of the index. `row` says what is read: input, cols and index_bits.
+  template <class Row>
+  __device__ static CandidateRange of(const Row& row, const Extended& bound, Word greatest, int spare_bits) {
+    CandidateRange range{{bound.key, 0}, Selection<Word, Index>::highest(), 0, row.index_bits, {}};
     if (greatest > bound.key) {
       range.key_bits = min(bits_of(static_cast<Word>(greatest - bound.key)) + spare_bits,
-                           8 * static_cast<int>(sizeof(Bits)));
+                           8 * static_cast<int>(sizeof(*row.input)));
     } else {
       range.low.reversed = bound.reversed;
-      range.index_bits = bits_of(static_cast<Index>(static_cast<Index>(params.cols - 1) - bound.reversed));
+      range.index_bits = bits_of(static_cast<Index>(static_cast<Index>(row.cols - 1) - bound.reversed));
     }
     range.digit = digit_of_pass(1, tuning::kStoredCountBits, range.key_bits, range.index_bits);
     return range;
   }
 
-  // Of what lies between two bounds of a row's state. Without an upper one, which is the highest there is,
-  // the digit is of the range to the greatest that was seen.
-  template <class Bits>
-  __device__ static CandidateRange between_bounds(const RadixPasses<Bits, Index>& params,
-                                                  const RowState<Word, Index>& state) {
-    const Extended low = state.bound, high = state.upper;
+  // Of what lies between two bounds. Without an upper one, which is the highest there is, the digit is of the
+  // range to the greatest that was seen.
+  template <class Row>
+  __device__ static CandidateRange between(const Row& row, const Extended& low, const Extended& high,
+                                           Word greatest) {
     const bool open = !(high < Selection<Word, Index>::highest());
-    CandidateRange range = of(params, low, open ? static_cast<Word>(state.greatest) : high.key,
-                              open ? tuning::kSampleSpareBits : 0);
+    CandidateRange range = of(row, low, open ? greatest : high.key, open ? tuning::kSampleSpareBits : 0);
     range.high = high;
     return range;
   }

@@ -172,6 +172,7 @@ constexpr int warp_bytes(int chunk, bool two_sided) {
 // selects from.
 template <class Bits>
 constexpr size_t block_bytes(int chunk, bool two_sided) {
+  static_assert(kCountBytes<Index> < tuning::kBesideChunksBytes);
   return kCountBytes<Index> + std::max(kStageBytes, static_cast<size_t>(tuning::kPassThreads / 32 *
                                                                         warp_bytes<Bits>(chunk, two_sided)));
 }
@@ -347,7 +348,7 @@ __global__ void __launch_bounds__(tuning::kPassThreads, tuning::kStoreBlocksPerS
                                 static_cast<Index>(params.cols - 1));
   if (threadIdx.x == 0) {
     range = spans.two_sided
-                ? range.between_bounds(params, state)
+                ? range.between(params, state.bound, state.upper, static_cast<Word>(state.greatest))
                 : range.of(params, bounds.lower, static_cast<Word>(state.greatest), tuning::kSampleSpareBits);
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared

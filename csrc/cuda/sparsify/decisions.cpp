@@ -72,9 +72,9 @@ OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, 
     config.buffer = bounds.room;
     candidates = bounds.candidates;
   } else {
-    const bool of_lines = sample_of_lines_tells(selection);
-    const RowSample sample = of_lines ? sample_of_lines(selection) : sample_of_elements(selection);
-    config.one = {of_lines, sample.blocks_per_row, sample.delegates, sample.rank};
+    const RowSample sample =
+        sample_of_lines_tells(selection) ? sample_of_lines(selection) : sample_of_elements(selection);
+    config.one = sample;
     config.store = config.buffer = sample.room;
     candidates = sample.candidates;
   }
@@ -85,8 +85,8 @@ OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, 
   const int64_t warps = int64_t{config.store_blocks_per_row} * (tuning::kPassThreads / 32);
   const int bytes = dtype_bytes(problem.dtype);
   const auto has_room = [&](int chunk) {
-    constexpr int kBeside = 12 * 1024;  // counts, and the kernel's own variables
-    return tuning::kPassThreads / 32 * chunk_warp_bytes(bytes, chunk, config.two_sided) + kBeside <=
+    return tuning::kPassThreads / 32 * chunk_warp_bytes(bytes, chunk, config.two_sided) +
+               tuning::kBesideChunksBytes <=
            device.shared_bytes_per_block;
   };
   int64_t least = INT64_MAX;

@@ -25,6 +25,8 @@ inline constexpr int kLeastChunk = 512;
 constexpr int least_chunk(int element_bytes) { return element_bytes == 2 ? 2 * kLeastChunk : kLeastChunk; }
 constexpr int most_chunk(int element_bytes) { return element_bytes == 8 ? 1024 : 2048; }
 inline constexpr int kChunkOverhead = 64;
+// Shared memory of the block beside: counts, and the kernel's own variables.
+inline constexpr int kBesideChunksBytes = 12 * 1024;
 // Two bounds from so many winners on, each of which then is no access to memory of its own, where they leave
 // such a share of them above the upper one. A warp writes out those between them from so many on.
 inline constexpr int64_t kTwoSidedMinK = 1 << 18;

@@ -18,7 +18,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <optional>
 
 #include "core/key_order.h"
 #include "cuda/device/element_bounds.cuh"
@@ -48,7 +47,7 @@ __global__ void __launch_bounds__(kPassThreads)
   const Rows sums(sum, row);
   const Index last_index = static_cast<Index>(params.cols - 1);
   Extended<Bits> best;
-  if (sample.of_lines) {
+  if (sample.lines > 0) {
     best = best_of_lines(sample, part, /*head=*/0, last_index, order, [&](int64_t vector) {
       typename Rows::template Loaded<Rows::kWidth> x;
       sums.load(vector * Rows::kWidth, x);
@@ -96,8 +95,8 @@ struct Memory {
   Spans<Bits> spans{};
   // Of one bound, or of two, whose elements are summed before.
   Sample<Bits, Index> one{};
-  std::optional<BoundSample<Bits, Index>> two;
-  Bits* elements = nullptr;
+  BoundSample<Bits, Index> two{};
+  Bits* elements = nullptr;  // of the two
   size_t zeroed_bytes;
   size_t bytes;
 
@@ -125,7 +124,9 @@ struct Memory {
       spans.stored.values = workspace.take<Bits>(rows * spans.capacity);
       spans.stored.indices = workspace.take<Index>(rows * spans.capacity);
       elements = workspace.take<Bits>(rows * elements_of(config.sample));
-      two.emplace(config.sample, config.ranks, elements, rows, problem.cols, workspace);
+      two.set(config.sample, config.ranks, problem.cols);
+      two.elements = elements;
+      two.carve_found(workspace, rows);
     } else {
       spans.stored = params.buffers[0];  // what is stored is selected from
       one.set(config.one, problem.cols);
@@ -162,18 +163,18 @@ cudaError_t launch(const OneRead& config, const SparsifyProblem& problem, const 
 
   if (config.two_sided) {
     error = launch_kernel(ahead, sum_elements<Self, Add, kMomentum>, rows * config.sample.blocks,
-                          static_cast<unsigned>(config.sample.threads), 0, stream, memory.two->places, sum,
+                          static_cast<unsigned>(config.sample.threads), 0, stream, memory.two.places, sum,
                           memory.elements);
     if (error != cudaSuccess) return error;
-    error = find_bounds(params, *memory.two, order, problem.rows, ahead, stream);
+    error = find_bounds(params, memory.two, order, problem.rows, ahead, stream);
   } else {
     static std::atomic<uint64_t> allowed;
     const auto kernel = sample_sums<Self, Add, kMomentum, Order>;
     const size_t bytes = memory.one.shared_bytes();
     error = allow_shared_memory(kernel, bytes, allowed);
     if (error != cudaSuccess) return error;
-    error = launch_kernel(ahead, kernel, rows * config.one.sample_blocks_per_row, kPassThreads, bytes, stream,
-                          params, memory.one, sum, order);
+    error = launch_kernel(ahead, kernel, rows * config.one.blocks, kPassThreads, bytes, stream, params,
+                          memory.one, sum, order);
   }
   if (error != cudaSuccess) return error;
 

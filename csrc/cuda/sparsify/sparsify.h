@@ -46,15 +46,9 @@ ErrorCode drop_what_is_not_finite(const Config& config, const SparsifyProblem& p
 
 // All of it with one read, where a sample of a long row tells the bound before the accumulation.
 struct OneRead {
-  bool two_sided;  // two bounds, else one
-  // The samples: of the one, of lines or else of elements; of the two.
-  struct OneBound {
-    bool of_lines;
-    int sample_blocks_per_row;
-    int delegates;  // a row
-    int rank;       // the delegate that is the bound
-  } one;
-  ElementSample sample;
+  bool two_sided;        // two bounds, else one
+  DelegateSample one;    // of the one
+  ElementSample sample;  // of the two
   BoundRanks ranks;
 
   int store_blocks_per_row;
