@@ -2,6 +2,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <vector>
 
 #include "core/key_order.h"
 #include "cuda/device/pattern_filter.cuh"
@@ -10,7 +11,45 @@ namespace {
 
 namespace cuda = gputopk::cuda;
 
+// Of 4-byte dtypes, patterns of all magnitudes, and what is near to those that mean something.
+std::vector<uint32_t> some_words() {
+  std::vector<uint32_t> words;
+  for (const uint32_t near : {0u, 0x7FFFFFFFu, 0x80000000u, 0xFFFFFFFFu, 0x7F800000u, 0xFF800000u,
+                              0x7FC00000u, 0x3F800000u, 0xBF800000u, 0x00800000u, 0x80800000u}) {
+    for (uint32_t step = 0; step < 7; ++step) words.push_back(near + step - 3);
+  }
+  uint32_t word = 1;
+  for (int i = 0; i < 1931; ++i) words.push_back(word = word * 1664525u + 1013904223u);
+  return words;
+}
+
 // Patterns of a vector and bounds for which a filter says another thing than keys do.
+template <class Order>
+int64_t count_faults_of_words(const Order& order) {
+  const std::vector<uint32_t> words = some_words();
+  cuda::BoundFilter<Order> filter(order);
+  int64_t faults = 0;
+  const auto look = [&](uint64_t least) {
+    for (size_t first = 0; first + 4 <= words.size(); ++first) {
+      uint32_t wanted = 0;
+      for (int i = 0; i < 4; ++i) wanted |= (order(words[first + i]) >= least ? 1u : 0u) << i;
+      faults += filter.probe(cuda::Vector<uint32_t>{
+                    {words[first], words[first + 1], words[first + 2], words[first + 3]}}) != wanted;
+      faults += filter.probe(cuda::Single<uint32_t>{words[first]}) != (wanted & 1);
+    }
+  };
+  look(0);  // before a bound is raised
+  for (size_t i = 0; i < words.size(); ++i) {
+    const uint32_t key = i % 2 == 0 ? words[i] : order(words[i]);
+    const bool behind = i % 3 == 0;
+    filter.raise(key, behind);
+    look(uint64_t{key} + (behind ? 1 : 0));
+  }
+  filter.raise(0, false);
+  look(0);
+  return faults;
+}
+
 template <class Order>
 int64_t count_faults(const Order& order, int64_t bounds_apart) {
   using Bits = typename Order::Bits;
@@ -54,13 +93,15 @@ int64_t count_faults(const Order& order, int64_t bounds_apart) {
 
 }  // namespace
 
-// Of 1- and 2-byte dtypes; -1: the dtype is none.
+// Of dtypes of up to 4 bytes; -1: the dtype is none.
 extern "C" int64_t simt_filter_faults(int32_t dtype, int32_t largest, int32_t magnitude) {
   return gputopk::visit_key_order(static_cast<gputopk::DType>(dtype), largest != 0, magnitude != 0,
                                   [](const auto& order) -> int64_t {
                                     using Bits = typename std::decay_t<decltype(order)>::Bits;
-                                    if constexpr (sizeof(Bits) > 2) {
+                                    if constexpr (sizeof(Bits) > 4) {
                                       return -1;
+                                    } else if constexpr (sizeof(Bits) == 4) {
+                                      return count_faults_of_words(order);
                                     } else {
                                       return count_faults(order, sizeof(Bits) == 1 ? 1 : 4099);
                                     }
@@ -69,6 +110,7 @@ extern "C" int64_t simt_filter_faults(int32_t dtype, int32_t largest, int32_t ma
 
 // The same of an order in which all are equal.
 extern "C" int64_t simt_equals_filter_faults(int32_t bytes) {
+  if (bytes == 4) return count_faults_of_words(gputopk::KeyOrder<uint32_t, true>::of_equals());
   if (bytes == 1) return count_faults(gputopk::KeyOrder<uint8_t, true>::of_equals(), 1);
   return count_faults(gputopk::KeyOrder<uint16_t, true>::of_equals(), 4099);
 }

@@ -157,24 +157,15 @@ cuda::delegate::OneGrid config_of(const Problem& problem, const cuda::Device& de
           "so short a row for its sample");
   const double elements = 512.0 * blocks * lines * (16 / gputopk::dtype_bytes(problem.dtype));
   const double winners = elements * static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-  auto one = cuda::with_lines(problem, blocks, lines, group, cuda::tuning::sample_rank(winners));
-  one.rank = static_cast<int>(take("rank", one.rank));
-  require(one.rank >= 1 && one.rank <= one.delegates, "a bound of that rank");
+  auto sample = cuda::with_lines(problem, blocks, lines, group, cuda::tuning::sample_rank(winners));
+  sample.rank = static_cast<int>(take("rank", sample.rank));
+  require(sample.rank >= 1 && sample.rank <= sample.delegates, "a bound of that rank");
   require(problem.rows <= 2 * device.sm_count, "so many rows");  // the emulator's room
   cuda::delegate::OneGrid config{};
-  config.blocks = blocks;
-  config.one = one;
-  config.buffer = std::min(problem.cols, take("buffer", one.room));
-  config.two_sided = take("two_sided", 0) != 0;
-  config.two = {blocks < 2 ? 1 : 2, cuda::tuning::kTwoBoundsThreads};
-  config.ranks = cuda::bound_ranks(config.two, problem);
-  config.ranks.lower = static_cast<int>(take("lower_rank", config.ranks.lower));
-  config.ranks.upper = static_cast<int>(take("upper_rank", config.ranks.upper));
-  require(config.ranks.lower > 0 && config.ranks.upper >= 0 &&
-              config.ranks.upper <= elements_of_block(config.two),
-          "such ranks");
-  require(!config.two_sided || (problem.last_alone && elements_of(config.two) <= problem.cols),
-          "two bounds, but of the last of a row as long as their sample");
+  config.sample = sample;
+  config.prefetched_tiles = 2;
+  config.counts = take("counts", 1) != 0;
+  config.buffer = std::min(problem.cols, take("buffer", sample.room));
   return config;
 }
 template <>

@@ -70,9 +70,7 @@ def _one_grid(rng: random.Random) -> dict[str, int]:
         "group": rng.choice((8, 16, 32)),
         "rank": rng.choice((1, 9, 30, 60)),
         "buffer": rng.choice((64, 300, 5000, 40_000)),
-        "two_sided": rng.random() < 0.5,
-        "lower_rank": rng.choice((9, 300, 2000, 5000)),
-        "upper_rank": rng.choice((0, 1, 100, 1000)),
+        "counts": rng.random() < 0.6,
     }
 
 

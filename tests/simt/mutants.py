@@ -162,6 +162,17 @@ RESIDENT_GRID = (
     "float32 mostly_minus_infinity 1x14000 k=60 form=delegate.resident_grid forced=1 blocks=4 threads=256 "
     "of_warp=2 room=128 sm_count=2",
 )
+ONE_GRID = (
+    "float32 normal 2x20001 k=50 form=delegate.one_grid forced=1 blocks=2 sm_count=4",
+    "float32 normal 1x150001 k=300 form=delegate.one_grid forced=1 blocks=2 lines=2 group=16 sm_count=2",
+    "float32 few_distinct 1x40000 k=4500 sorted=0 form=delegate.one_grid forced=1 blocks=3 sm_count=2",
+    "float32 normal 1x20000 k=60 form=delegate.one_grid forced=1 blocks=3 rank=1 sm_count=2",
+    "float32 normal 1x60000 k=700 form=delegate.one_grid forced=1 blocks=2 rank=20 buffer=9000 sm_count=2",
+    "float32 normal 1x60000 k=2000 form=delegate.one_grid forced=1 blocks=3 rank=60 sm_count=2",
+    "int16 all_equal 1x60000 k=6000 sorted=0 last_alone=1 form=delegate.one_grid forced=1 blocks=2 "
+    "sm_count=2",
+    "float32 normal 1x60000 k=2000 form=delegate.one_grid forced=1 blocks=3 rank=60 counts=0 sm_count=2",
+)
 STRIDED = (
     "float32 normal 66x9 k=3 inner=33",
     "float32 normal 70x100 k=12 inner=35",
@@ -242,8 +253,8 @@ MUTANTS = (
     Mutant("grid_select/shared_list.cu", "at += x < list_[other]", "at += !(list_[other] < x)", SHARED_LIST),
     # Delegate, and candidates that are stored.
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
-    Mutant("device/element_bounds.cu", "__syncthreads();  // the finds are there", ";", TWO_BOUNDS),
-    Mutant("device/element_bounds.cu", "worse_finds[thread] == ranks.place", "thread == 0", TWO_BOUNDS),
+    Mutant("device/element_bounds.cuh", "__syncthreads();  // the finds are there", ";", TWO_BOUNDS),
+    Mutant("device/element_bounds.cuh", "placed.worse[thread] == place", "thread == 0", TWO_BOUNDS),
     Mutant(
         "delegate/two_bounds.cu", "__syncwarp();  // the lanes' entries are in shared memory", ";", TWO_BOUNDS
     ),
@@ -428,6 +439,24 @@ MUTANTS = (
         ";",
         RESIDENT_GRID,
     ),
+    Mutant("delegate/one_grid.cu", "cooperative_groups::this_grid().sync();", "__syncthreads();", ONE_GRID),
+    Mutant(
+        "delegate/one_grid.cu",
+        "__syncthreads();  // the range is known, and no bin",
+        "// and no bin",
+        ONE_GRID,
+    ),
+    Mutant("delegate/one_grid.cu", "barrier.wait();", ";", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "beyond + found.above", "found.above", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "++end.bin;", ";", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "all_stored > params.capacity", "false", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "all_stored < k", "false", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "reaches && selection.split < x", "false", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "__syncthreads();  // nothing of the counts is in use", ";", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "__syncthreads();  // all are listed", ";", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "__syncthreads();  // all are there", ";", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "rank += entries[i] > entry", "rank += entries[i] >= entry", ONE_GRID),
+    Mutant("delegate/one_grid.cu", "first > bound_index", "false", ONE_GRID),
     Mutant("device/block_sort.cuh", "entries[i] > entry", "entries[i] >= entry", RESIDENT_GRID),
     Mutant("device/block_sort.cuh", "__syncthreads();  // all are there", ";", RESIDENT_GRID),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),

@@ -115,30 +115,24 @@ RowSample sample_of_grid(const Problem& problem, int blocks) {
 }  // namespace
 
 OneGrid OneGrid::plan(const Problem& problem, const Device& device) {
+  const int blocks = static_cast<int>(device.sm_count / problem.rows);
+  const RowSample sample = sample_of_grid(problem, blocks);
   OneGrid config{};
-  config.blocks = static_cast<int>(device.sm_count / problem.rows);
-  const RowSample one = sample_of_grid(problem, config.blocks);
-  config.one = one;
-  int64_t room = one.room;
-  if (problem.last_alone) {
-    const ElementBounds two = bounds_of_elements(problem, device);
-    config.two_sided = two.sample.threads == tuning::kTwoBoundsThreads &&
-                       (one.delegates == 0 || two.candidates < one.candidates);
-    config.two = two.sample;
-    config.ranks = two.ranks;
-    if (config.two_sided) room = two.room;
-  }
+  config.sample = sample;
+  config.counts = sample.candidates > tuning::kGridFew;
   const double bytes = dtype_bytes(problem.dtype);
+  const double tile_bytes = static_cast<double>(tile_elements(problem, tuning::kPassThreads)) * bytes;
+  config.prefetched_tiles = static_cast<int>(tuning::kGridPrefetchBytes / (device.sm_count * tile_bytes));
   const double memory = tuning::kSampledMemoryOfOutputs * static_cast<double>(problem.k) *
                             (bytes + (problem.wide_indices ? 8 : 4)) +
                         tuning::kSampledMemoryOfInput * static_cast<double>(problem.cols) * bytes;
-  config.buffer = std::min(room, static_cast<int64_t>(memory / (bytes + sizeof(uint32_t))));
+  config.buffer = std::min(sample.room, static_cast<int64_t>(memory / (bytes + sizeof(uint32_t))));
   return config;
 }
 
 bool OneGrid::serves(const Problem& problem, const Device& device) {
   return problem.rows <= tuning::kGridMostRows && problem.cols >= tuning::kOneGridMinCols &&
-         has_narrow_indices(problem.cols) && plan(problem, device).has_bound();
+         has_narrow_indices(problem.cols) && plan(problem, device).sample.delegates > 0;
 }
 
 bool OneGrid::in_order(const Problem& problem) const {
@@ -505,17 +499,12 @@ void FromSample::describe(const Problem&, char* text, size_t text_bytes) const {
 }
 
 void OneGrid::describe(const Problem&, char* text, size_t text_bytes) const {
-  char bound[160];
-  if (two_sided) {
-    std::snprintf(bound, sizeof(bound),
-                  "bounds are numbers %d and %d of %d elements of a sample, in place %d of %d blocks",
-                  ranks.lower, ranks.upper, elements_of_block(two), ranks.place, two.blocks);
-  } else {
-    std::snprintf(bound, sizeof(bound), "bound is number %d of %d delegates of a sample, %d lines a lane",
-                  one.rank, one.delegates, one.lines);
-  }
-  std::snprintf(text, text_bytes, "delegate: %d blocks a row together, %s, room for %lld candidates", blocks,
-                bound, static_cast<long long>(buffer));
+  std::snprintf(
+      text, text_bytes,
+      "delegate: %d blocks a row together, bound is number %d of %d delegates of a sample, %d lines "
+      "a lane, room for %lld candidates%s",
+      sample.blocks, sample.rank, sample.delegates, sample.lines, static_cast<long long>(buffer),
+      counts ? ", counted" : "");
 }
 
 namespace {
@@ -576,7 +565,7 @@ Work FromSample::work(const Problem& problem, const Device& device) const {
 }
 
 Work OneGrid::work(const Problem& problem, const Device& device) const {
-  return work_of(problem, device, problem.rows * blocks, tuning::kPassThreads, /*per_sm=*/1,
+  return work_of(problem, device, problem.rows * sample.blocks, tuning::kPassThreads, /*per_sm=*/1,
                  /*reads=*/1);
 }
 

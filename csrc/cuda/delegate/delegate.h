@@ -108,17 +108,14 @@ struct OneGrid {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.one_grid";
 
-  int blocks;          // of a row
-  bool two_sided;      // two bounds, of the last winner alone; else one
-  int64_t buffer;      // candidates a row that can be stored
-  DelegateSample one;  // for the one bound, of as many blocks as a row has
-  ElementSample two;   // for the two
-  BoundRanks ranks;
+  DelegateSample sample;  // of as many blocks as a row has
+  int prefetched_tiles;   // into L2, by each block, while the bound is found
+  bool counts;            // candidates by a digit, as they are stored
+  int64_t buffer;         // candidates a row that can be stored
 
   static bool serves(const Problem& problem, const Device& device);
   static OneGrid plan(const Problem& problem, const Device& device);
   Work work(const Problem& problem, const Device& device) const;
-  bool has_bound() const { return two_sided || one.delegates > 0; }
   bool in_order(const Problem& problem) const;
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;

@@ -149,12 +149,15 @@ inline constexpr int64_t kGridSampleShare = 32;
 inline constexpr int64_t kGridLeastSampleShare = 8;
 // Delegates are of so many lanes at least: every block looks at all of them.
 inline constexpr int kGridLeastGroup = 8;
-// Shared memory that loads are under way to, a block an SM: what memory moves in some microseconds.
-inline constexpr int kStreamBytes = 128 * 1024;
+// Bytes that all blocks together fetch into L2 while the bound is found: what memory moves meanwhile.
+inline constexpr double kGridPrefetchBytes = 17.5e6;
 // A warp writes out its candidates from so many on.
 inline constexpr int kGridStaged = 128;
-// Of a list that one block puts in order: so many winners and fewer come in order.
+// Of a list that one block puts in order, or whose shares blocks rank: so many winners come in order.
 inline constexpr int kGridListed = 4096;
+// Where so few candidates are expected, they are not counted as they are stored: as many as a list has are
+// ranked by comparing all.
+inline constexpr double kGridFew = 2800;
 // Where all that is stored is no more, each of some blocks looks at it for the part that it puts in order, of
 // so many entries: it compares each with all.
 inline constexpr int kGridLookedAt = 1 << 15;

@@ -3,17 +3,17 @@
 //
 // As from_sample.cu, whose four or five launches take longer than the read of a row of some millions of
 // elements. Here they are steps of one, between which all blocks wait:
-//   1. Each block starts to load its first tiles into shared memory, and takes its share of the sample: the
-//      best of a group of lanes' elements is a delegate. Memory is not idle while the bound is found, by each
-//      block for itself, once all delegates are there. Where the last of many winners is wanted alone, blocks
-//      find two bounds, as in two_bounds.cu.
-//   2. The row is read through shared memory. What reaches the bound is stored, and counted by a first digit;
-//      what is above a second one, counted alone.
-//   3. Of few candidates, blocks put a part each in order, a range of that digit, and write it. Of more,
-//   digits
-//      are counted until what is left to tell apart is so few that one block does.
-// A bound that fewer than k elements reach, or more than can be stored, or an upper one that k reach, is
-// found out by counting, and digits are of the row then, as in AIR. So the result is exact for every row.
+//   1. Each block takes its share of the sample: the best of a group of lanes' elements is a delegate. Once
+//   all
+//      delegates are there, each block finds the bound for itself; its first tiles are fetched into L2
+//      meanwhile.
+//   2. The row is read. What reaches the bound is stored, and counted by a first digit where it is much.
+//   3. Of some hundreds of candidates, or a few thousand, each block ranks a share of them by comparing it
+//   with
+//      all, and writes it. Of more, blocks put a part each in order, a range of the digit; or, of more still,
+//      digits are counted until what is left to tell apart is so few that one block does.
+// A bound that fewer than k elements reach, or more than can be stored, is found out by counting, and digits
+// are of the row then, as in AIR. So the result is exact for every row.
 
 #include <cooperative_groups.h>
 #include <cuda_runtime_api.h>
@@ -28,13 +28,12 @@
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster_launch.h"
-#include "cuda/device/element_bounds.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/row_digits.cuh"
+#include "cuda/device/row_reader.cuh"
 #include "cuda/device/row_sample.cuh"
-#include "cuda/device/row_stream.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/device/stored_candidates.cuh"
 #include "cuda/device/winner_writer.cuh"
@@ -55,7 +54,6 @@ static_assert(kGridBins == 1 << tuning::kStoredCountBits, "a histogram serves ei
 
 // What the blocks of a row tell each other. All zero at first.
 struct RowState {
-  unsigned long long above;    // the upper bound
   unsigned long long stored;   // candidates, or so many would be if there were room
   unsigned long long written;  // winners, from the first place on, by the last step of many
   unsigned long long listed;   // entries of the list that one block then puts in order
@@ -71,13 +69,12 @@ struct Params {
   int64_t row_stride, cols;
   uint32_t k;
   int index_bits;
-  int blocks;  // of a row
-  bool in_order, last_alone, two_sided;
-  Sample<Bits, Index> one;
-  BoundSample<Bits, Index> two;
-  typename KeyWord<Bits>::type* greatest;  // in each of its blocks' parts
-  RowState* states;                        // rows
-  CandidateBuffer<Bits, Index> stored;     // rows x capacity
+  bool in_order, last_alone;  // or winners in any order
+  bool counts;                // candidates, as they are stored
+  int prefetched_tiles;
+  Sample<Bits, Index> sample;
+  RowState* states;                     // rows
+  CandidateBuffer<Bits, Index> stored;  // rows x capacity
   uint32_t capacity;
   CandidateBuffer<Bits, Index> listed;  // rows x kGridListed
   WinnerWriter<Bits> output;
@@ -87,8 +84,7 @@ template <class Bits>
 struct Shared {
   using Word = typename KeyWord<Bits>::type;
 
-  ExtendedKey<Word, Index> low, high;  // the bounds
-  CandidateRange<Word, Index> range;   // of what lies between
+  CandidateRange<Word, Index> range;
   ListSelectionScratch<Word> of_sample;
   TargetDigitScratch<uint32_t> search;
   BlockScratch<Word, Index> sort;
@@ -100,32 +96,25 @@ struct Shared {
 template <class Bits>
 using Store = StagedWriter<Bits, Index, BoundedBuffer<Bits, Index>>;
 
-// Of a sample of two bounds: a thread's elements, and the block's shared memory.
-constexpr int kTwoElements = tuning::kTwoBoundsElements * tuning::kTwoBoundsThreads / kPassThreads;
+// Dynamic shared memory: of a list, and counts behind it; before, of the sample, and of what is stored.
 template <class Bits>
-constexpr size_t kTwoBytes =
-    sizeof(uint32_t) * kListBins + sizeof(Extended<Bits>) * kTwoElements * kPassThreads;
-static_assert(sizeof(PlacedFinds<uint64_t, Index>) <= kTwoBytes<uint64_t>);
-
-// Dynamic shared memory: of the row's stream and, when that is done, of lists; then of a step's own.
+constexpr size_t kListBytes =
+    std::max<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, kGridListed, kPassThreads),
+                     kGridListed * sizeof(typename EntryOf<Bits, Index>::type));
 template <class Bits>
-using Tiles = RowStream<Bits, tuning::kStreamBytes>;
+constexpr size_t kStageBytes = kWarps * Store<Bits>::bytes(tuning::kGridStaged);
 
 template <class Bits>
-constexpr size_t dynamic_bytes(const Params<Bits>& params) {
-  constexpr size_t kStoring = kCountBytes<Index> + kWarps * Store<Bits>::bytes(tuning::kGridStaged);
-  const size_t sampling = params.two_sided ? kTwoBytes<Bits> : params.one.shared_bytes();
-  return tuning::kStreamBytes + std::max(kStoring, sampling);
+size_t dynamic_bytes(const Sample<Bits, Index>& sample) {
+  static_assert(2 * kStageBytes<Bits> <= kListBytes<Bits>);
+  const size_t listing = kListBytes<Bits> + 2 * kGridBins * sizeof(uint32_t);
+  return std::max({listing, kCountBytes<Index> + kStageBytes<Bits>, sample.shared_bytes()});
 }
-static_assert(block_bytes(sizeof(uint64_t) + sizeof(Index), kGridListed, kPassThreads) <=
-              tuning::kStreamBytes);
-static_assert(2 * kWarps * Store<uint64_t>::bytes(tuning::kGridStaged) <= tuning::kStreamBytes);
 
 // A row as one of its blocks sees it.
 template <class Order>
 struct RowOfGrid {
   using Bits = typename Order::Bits;
-  using Word = typename KeyWord<Bits>::type;
 
   const Params<Bits>& params;
   const Order& order;
@@ -135,23 +124,32 @@ struct RowOfGrid {
   const Bits* input;
   RowState& state;
   CandidateBuffer<Bits, Index> stored, listed;
-  BlockMemory<Bits, Index> memory;  // where the stream was
+  WinnerWriter<Bits> output;
+  BlockMemory<Bits, Index> memory;
+  uint32_t* counts;  // two histograms
 
   __device__ RowOfGrid(const Params<Bits>& params, const Order& order, Shared<Bits>& shared)
       : params(params),
         order(order),
         shared(shared),
-        row_number(static_cast<int>(blockIdx.x) / params.blocks),
-        number(static_cast<int>(blockIdx.x) % params.blocks),
-        blocks(params.blocks),
+        row_number(static_cast<int>(blockIdx.x) / params.sample.blocks_per_row),
+        number(static_cast<int>(blockIdx.x) % params.sample.blocks_per_row),
+        blocks(params.sample.blocks_per_row),
         input(params.input + row_number * params.row_stride),
         state(params.states[row_number]),
         stored(of_row(params.stored, row_number * params.capacity)),
         listed(of_row(params.listed, row_number * kGridListed)),
-        memory(dynamic_shared(), kGridListed) {}
+        output(params.output.row(row_number, params.k)),
+        memory(dynamic_shared(), kGridListed),
+        counts(reinterpret_cast<uint32_t*>(dynamic_shared() + kListBytes<Bits>)) {}
 
   __device__ Extended<Bits> extended(Bits bits, Index index) const {
     return {order(bits), static_cast<Index>(static_cast<Index>(params.cols - 1) - index)};
+  }
+
+  // The row's winner of that rank, where it is wanted.
+  __device__ void write(uint32_t rank, Bits bits, Index index) const {
+    if (params.last_alone ? rank == params.k - 1 : rank < params.k) output.write(rank, bits, index);
   }
 
   // Calls visit(bits, index, is_there) for the first `count` entries of a list, those of the part, by whole
@@ -178,22 +176,18 @@ struct RowOfGrid {
     }
   }
 
-  // Puts `count` entries that are in `memory` in order and writes the `wanted` best of them, or the last of
-  // these alone, behind `better` winners. By all threads of a block, with a barrier before.
-  __device__ void write_listed(uint32_t count, uint32_t wanted, uint32_t better) const {
-    const WinnerWriter<Bits> output = params.output.row(row_number, params.k);
+  // Puts `count` entries that are in `memory` in order, and writes those of them that are wanted: the first
+  // is the row's winner number `better`. By all threads of a block, with a barrier before.
+  __device__ void write_listed(uint32_t count, uint32_t better) const {
     prepare_sort(static_cast<int>(count), memory, shared.sort);
     __syncthreads();  // the sort's memory is clear
     sort_prepared<kListItems>(
-        static_cast<int>(count), static_cast<int>(wanted), order, memory, shared.sort,
+        static_cast<int>(count), static_cast<int>(min(count, params.k - better)), order, memory, shared.sort,
         [&](int i, Bits& bits, Index& index) {
           bits = memory.values[i];
           index = memory.indices[i];
         },
-        [&](int rank, Bits bits, Index index) {
-          const uint32_t place = better + static_cast<uint32_t>(rank);
-          if (!params.last_alone || place == params.k - 1) output.write(place, bits, index);
-        });
+        [&](int rank, Bits bits, Index index) { write(better + static_cast<uint32_t>(rank), bits, index); });
   }
 
  private:
@@ -206,7 +200,7 @@ struct RowOfGrid {
 template <class Bits>
 struct Digits {
   Selection<typename KeyWord<Bits>::type, Index> selection;
-  Digit last{};  // that was resolved; of no width: none was
+  Digit last;  // that was resolved; of no width: none was
   bool of_row;
 };
 
@@ -218,7 +212,7 @@ __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digit
   constexpr int kDigitBits = tuning::kStoredCountBits;
   const Params<Bits>& params = row.params;
   auto& selection = digits.selection;
-  uint32_t* const own = reinterpret_cast<uint32_t*>(dynamic_shared() + tuning::kStreamBytes);
+  uint32_t* const own = row.counts;
   uint32_t* const sums = own + kGridBins;
   GridSums add_up{barrier, row.state.counts, row.number == 0, /*pass=*/1};
   const uint32_t stored =
@@ -258,12 +252,12 @@ __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digit
     digits.last = digit;
   }
 
-  __syncthreads();  // nothing of the stream's memory is in use
+  __syncthreads();  // nothing of the list's memory is in use
   constexpr size_t kStage = Store<Bits>::bytes(tuning::kGridStaged);
   unsigned char* const stages = dynamic_shared() + threadIdx.x / 32 * 2 * kStage;
   Store<Bits> listed(stages, tuning::kGridStaged, {row.listed, kGridListed}, &row.state.listed);
-  StagedWriter<Bits, Index, WinnerWriter<Bits>> winners(
-      stages + kStage, tuning::kGridStaged, params.output.row(row.row_number, params.k), &row.state.written);
+  StagedWriter<Bits, Index, WinnerWriter<Bits>> winners(stages + kStage, tuning::kGridStaged, row.output,
+                                                        &row.state.written);
   const auto deal = [&](Bits bits, Index index, bool there) {
     const Extended<Bits> x = row.extended(bits, index);
     const bool reaches = there && !(x < selection.low), wins = reaches && selection.split < x;
@@ -296,8 +290,36 @@ __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digit
     row.memory.indices[i] = __ldcg(row.listed.indices + i);
   }
   __syncthreads();  // the list is there
-  const uint32_t wanted = params.in_order ? params.k : static_cast<uint32_t>(selection.owed);
-  row.write_listed(count, wanted, params.k - wanted);
+  row.write_listed(count, params.in_order ? 0 : params.k - static_cast<uint32_t>(selection.owed));
+}
+
+// Ranks this block's share of the stored candidates by comparing each with all of them. By all threads of a
+// block.
+template <class Order, class Bits = typename Order::Bits>
+__device__ void write_share(const RowOfGrid<Order>& row, uint32_t stored) {
+  using Entry = EntryOf<Bits, Index>;
+  const uint32_t share = (stored + row.blocks - 1) / static_cast<uint32_t>(row.blocks);
+  const uint32_t first = static_cast<uint32_t>(row.number) * share;
+  if (first >= stored) return;
+  auto* const entries = reinterpret_cast<typename Entry::type*>(dynamic_shared());
+  for (uint32_t i = threadIdx.x; i < stored; i += kPassThreads) {
+    entries[i] = Entry::pack(row.order(__ldcg(row.stored.values + i)), __ldcg(row.stored.indices + i));
+  }
+  __syncthreads();  // all are there
+  // As many lanes compare an entry as there are for each.
+  uint32_t lanes = 1;
+  while (lanes < 32 && 2 * lanes * share <= kPassThreads) lanes *= 2;
+  const uint32_t end = min(first + share, stored);
+  for (uint32_t some = first; some < end; some += kPassThreads / lanes) {
+    const uint32_t own = min(some + threadIdx.x / lanes, stored - 1);
+    const typename Entry::type entry = entries[own];
+    int rank = 0;
+    for (uint32_t i = threadIdx.x % lanes; i < stored; i += lanes) rank += entries[i] > entry;
+    for (uint32_t step = lanes / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
+    if (threadIdx.x % lanes == 0 && some + threadIdx.x / lanes < end) {
+      row.write(static_cast<uint32_t>(rank), __ldcg(row.stored.values + own), Entry::index(entry));
+    }
+  }
 }
 
 // A place among the bins of all candidates that were stored, the best first: behind so many candidates, the
@@ -307,10 +329,9 @@ struct Place {
 };
 
 // Puts this block's part of the stored candidates in order and writes it: of `parts`, that reach down to the
-// `last` bin, behind `above` winners that are not stored. `counts` has those of each bin. By all threads of a
-// block.
+// `last` bin. `counts` has those of each bin. By all threads of a block.
 template <class Order, class Bits = typename Order::Bits>
-__device__ void write_part(const RowOfGrid<Order>& row, uint32_t above, uint32_t stored, uint32_t beyond,
+__device__ void write_part(const RowOfGrid<Order>& row, uint32_t stored, uint32_t beyond,
                            const uint32_t* counts, int parts, const TargetDigit<uint32_t>& last) {
   auto& shared = row.shared;
   const uint32_t bins = static_cast<uint32_t>(shared.range.bins());  // and that of those beyond
@@ -323,9 +344,8 @@ __device__ void write_part(const RowOfGrid<Order>& row, uint32_t above, uint32_t
         find_target_digit(counts, static_cast<int>(bins), behind - beyond + 1, shared.search);
     return {found.digit, beyond + found.above};
   };
-  Place first = row.params.last_alone ? Place{last.digit, beyond + last.above} : place_of(row.number);
-  // As a number of bins, those below the part.
-  Place end{last.digit, reaching};
+  const Place first = row.params.last_alone ? Place{last.digit, beyond + last.above} : place_of(row.number);
+  Place end{last.digit, reaching};  // down to that bin
   if (row.number + 1 < parts) {
     end = place_of(row.number + 1);
     ++end.bin;
@@ -343,8 +363,7 @@ __device__ void write_part(const RowOfGrid<Order>& row, uint32_t above, uint32_t
     row.memory.indices[at] = index;
   });
   __syncthreads();  // all are listed
-  const uint32_t better = above + first.behind;
-  row.write_listed(count, min(count, row.params.k - better), better);
+  row.write_listed(count, first.behind);
 }
 
 // Step 3.
@@ -354,28 +373,28 @@ __device__ __forceinline__ void write_winners(const RowOfGrid<Order>& row, RowBa
   using RowSelection = Selection<Word, Index>;
   const Params<Bits>& params = row.params;
   auto& shared = row.shared;
-  uint32_t* const counts = reinterpret_cast<uint32_t*>(dynamic_shared() + tuning::kStreamBytes);
   const auto& range = shared.range;
   const int bins = range.bins();
-  const uint32_t beyond = __ldcg(&row.state.beyond);
-  const unsigned long long above = __ldcg(&row.state.above), stored = __ldcg(&row.state.stored);
-  if (above >= params.k || above + stored < params.k || stored > params.capacity) {
-    return select_by_digits(row, {RowSelection::whole_row(params.k, params.cols), {}, /*of_row=*/true},
-                            barrier);
+  const uint32_t k = params.k, beyond = __ldcg(&row.state.beyond);
+  const unsigned long long all_stored = __ldcg(&row.state.stored);
+  if (all_stored < k || all_stored > params.capacity) {
+    return select_by_digits(row, {RowSelection::whole_row(k, params.cols), {}, /*of_row=*/true}, barrier);
   }
-  const uint32_t k = params.k - static_cast<uint32_t>(above);  // of those stored
-  if (beyond >= k) {
+  const uint32_t stored = static_cast<uint32_t>(all_stored);
+  const bool ranks = params.in_order || params.last_alone;
+  if (ranks && stored <= kGridListed) return write_share(row, stored);
+  if (!params.counts || beyond >= k) {
     return select_by_digits(row, {RowSelection::whole_row(k, stored), {}, /*of_row=*/false}, barrier);
   }
   if (threadIdx.x == 0) shared.most = beyond;
   for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += kPassThreads) {
-    counts[bin] = __ldcg(row.state.counts.of[0] + bin);
+    row.counts[bin] = __ldcg(row.state.counts.of[0] + bin);
   }
   __syncthreads();  // the counts are there
-  const TargetDigit<uint32_t> target = find_target_digit(counts, bins, k - beyond, shared.search);
+  const TargetDigit<uint32_t> target = find_target_digit(row.counts, bins, k - beyond, shared.search);
   uint32_t most = 0;
   for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += kPassThreads) {
-    if (bin >= static_cast<int>(target.digit)) most = max(most, counts[bin]);
+    if (bin >= static_cast<int>(target.digit)) most = max(most, row.counts[bin]);
   }
   most = __reduce_max_sync(~0u, most);
   if (threadIdx.x % 32 == 0) atomicMax(&shared.most, most);
@@ -387,64 +406,14 @@ __device__ __forceinline__ void write_winners(const RowOfGrid<Order>& row, RowBa
   // A part has what it is to have, and a bin's more.
   const uint32_t most_of_part =
       params.last_alone ? target.count : reaching / static_cast<uint32_t>(parts) + 1 + shared.most;
-  if ((params.in_order || params.last_alone) && stored <= tuning::kGridLookedAt &&
-      most_of_part <= kGridListed) {
-    if (row.number < parts) {
-      write_part(row, static_cast<uint32_t>(above), static_cast<uint32_t>(stored), beyond, counts, parts,
-                 target);
-    }
+  if (ranks && stored <= tuning::kGridLookedAt && most_of_part <= kGridListed) {
+    if (row.number < parts) write_part(row, stored, beyond, row.counts, parts, target);
     return;
   }
   Digits<Bits> digits{RowSelection::whole_row(k - beyond, stored), range.digit, /*of_row=*/false};
   digits.selection.low = range.low;
   digits.selection.narrow(range.digit, target.digit, target.above, target.count);
   select_by_digits(row, digits, barrier);
-}
-
-// Step 1, of two bounds: finds them in the block's part of the sample, if it has one.
-template <class Order, class Bits = typename Order::Bits>
-__device__ __forceinline__ void find_two(const RowOfGrid<Order>& row, const Tiles<Bits>& tiles,
-                                         unsigned char* own) {
-  using Word = typename KeyWord<Bits>::type;
-  const Params<Bits>& params = row.params;
-  const int of_row = params.two.places.sample.blocks, thread = static_cast<int>(threadIdx.x);
-  if (row.number >= of_row) return tiles.start();
-  Index at[kTwoElements];
-  Bits loaded[kTwoElements];
-#pragma unroll
-  for (int i = 0; i < kTwoElements; ++i) {
-    at[i] = static_cast<Index>(params.two.places.at(tiles.shape().head, row.number, i));
-    loaded[i] = row.input[at[i]];
-  }
-  tiles.start();
-  uint32_t* const histogram = reinterpret_cast<uint32_t*>(own);
-  Extended<Bits>* const local = reinterpret_cast<Extended<Bits>*>(histogram + kListBins);
-#pragma unroll
-  for (int i = 0; i < kTwoElements; ++i) local[i * kPassThreads + thread] = row.extended(loaded[i], at[i]);
-  const FoundBounds<Word, Index> found =
-      bounds_of_block<Word, Index>(params.two.ranks, kTwoElements * kPassThreads, params.index_bits, local,
-                                   histogram, row.shared.of_sample);
-  if (thread != 0) return;
-  const int64_t place = row.row_number * of_row + row.number;
-  params.two.found[place] = found;
-  params.greatest[place] = static_cast<Word>(row.shared.of_sample.range.greatest);
-}
-
-// And of what all blocks have found, the row's bounds, in `shared`, as is a key near the row's greatest.
-template <class Order, class Bits = typename Order::Bits>
-__device__ __forceinline__ void place_two(const RowOfGrid<Order>& row, unsigned char* own) {
-  using Word = typename KeyWord<Bits>::type;
-  const Params<Bits>& params = row.params;
-  auto& shared = row.shared;
-  const int of_row = params.two.places.sample.blocks;
-  const int64_t first = row.row_number * of_row;
-  if (threadIdx.x == 0) shared.of_sample.range.reset();
-  __syncthreads();  // the range is reset
-  if (static_cast<int>(threadIdx.x) < of_row) {
-    shared.of_sample.range.add(__ldcg(params.greatest + first + threadIdx.x));
-  }
-  place_finds(params.two.found + first, of_row, params.two.ranks.place,
-              *reinterpret_cast<PlacedFinds<Word, Index>*>(own), shared.low, shared.high);
 }
 
 template <class Order>
@@ -454,106 +423,61 @@ __global__ void __launch_bounds__(kPassThreads)
   using Word = typename KeyWord<Bits>::type;
   __shared__ Shared<Bits> shared;
   const RowOfGrid<Order> row(params, order, shared);
-  unsigned char* const own = dynamic_shared() + tuning::kStreamBytes;
+  unsigned char* const dynamic = dynamic_shared();
   const Index last_index = static_cast<Index>(params.cols - 1);
 
   // Step 1.
-  const Tiles<Bits> tiles(row.input, params.cols, row.number, row.blocks, dynamic_shared());
-  if (params.two_sided) {
-    find_two(row, tiles, own);
-  } else {
-    const int head = tiles.shape().head;
-    const Extended<Bits> best = best_of_lines(
-        params.one, row.number, head, last_index, order,
-        [&](int64_t vector) {
-          return load_vector<Reading::kAgain>(row.input + head + vector * kPerVector<Bits>);
-        },
-        [&] { tiles.start(); });
-    add_delegate(params.one, row.row_number, row.number, best);
-  }
+  const int head = RowShape<Bits>(row.input, params.cols).head;
+  const Extended<Bits> best =
+      best_of_lines(params.sample, row.number, head, last_index, order, [&](int64_t vector) {
+        return load_vector<Reading::kAgain>(row.input + head + vector * kPerVector<Bits>);
+      });
+  prefetch_tiles(row.input, params.cols, row.number, row.blocks, params.prefetched_tiles);
+  add_delegate(params.sample, row.row_number, row.number, best);
   if (row.number == 0) {
     constexpr int kWords = sizeof(RowState) / sizeof(uint32_t);
     uint32_t* const words = reinterpret_cast<uint32_t*>(&row.state);
     for (int i = static_cast<int>(threadIdx.x); i < kWords; i += kPassThreads) words[i] = 0;
   }
-  cooperative_groups::this_grid().sync();  // all of the sample is there, and the states are zero
-  if (params.two_sided) {
-    place_two(row, own);
-  } else {
-    const Extended<Bits> bound =
-        bound_of_delegates(params.one, row.row_number, params.index_bits, own, shared.of_sample);
-    if (threadIdx.x == 0) {
-      shared.low = bound;
-      shared.high = Selection<Word, Index>::highest();
-    }
-  }
+  cooperative_groups::this_grid().sync();  // all delegates are there, and the states are zero
+  const Extended<Bits> bound =
+      bound_of_delegates(params.sample, row.row_number, params.index_bits, dynamic, shared.of_sample);
 
   // Step 2.
-  __syncthreads();  // the bounds are there, and nothing of the sample is in use
-  uint32_t* const histogram = reinterpret_cast<uint32_t*>(own);
+  __syncthreads();  // nothing of the sample is in use
+  uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   clear_histogram(histogram, kGridBins + 1);
-  const Extended<Bits> low = shared.low, high = shared.high;
   if (threadIdx.x == 0) {
-    shared.range =
-        shared.range.between(params, low, high, static_cast<Word>(shared.of_sample.range.greatest));
+    shared.range = shared.range.of(params, bound, static_cast<Word>(shared.of_sample.range.greatest),
+                                   tuning::kSampleSpareBits);
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
   const auto& range = shared.range;
-  const auto index_of_bound = [&](const Extended<Bits>& bound) {
-    return static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
-  };
-  Store<Bits> store(own + kCountBytes<Index> + threadIdx.x / 32 * Store<Bits>::bytes(tuning::kGridStaged),
+  const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
+  Store<Bits> store(dynamic + kCountBytes<Index> + threadIdx.x / 32 * Store<Bits>::bytes(tuning::kGridStaged),
                     tuning::kGridStaged, {row.stored, params.capacity}, &row.state.stored);
-  uint32_t counted = 0;                // above the upper bound
-  BoundFilter<Order> reaching(order);  // possibly at or above the lower one
-  BoundFilter<Order> above(order);     // surely above the upper one
-  constexpr int kLaneSpan = (kUnroll<Bits> - 1) * kPassThreads * kPerVector<Bits> + kPerVector<Bits>;
-  tiles.scan([&](const auto& elements, int64_t, bool valid) { return valid ? reaching.probe(elements) : 0; },
-             [&](const auto& loaded, int64_t begin, int distance, uint32_t chosen) {
-               if (!__any_sync(~0u, chosen != 0)) return;
-               if constexpr (std::remove_reference_t<decltype(loaded[0])>::kElements > 1) {
-                 if (params.two_sided) {
-                   uint32_t sure = 0;
-#pragma unroll
-                   for (int v = 0; v < kUnroll<Bits>; ++v) {
-                     sure |= above.probe(loaded[v]) << (v * kPerVector<Bits>);
-                   }
-                   counted += __popc(chosen & sure);
-                   chosen &= ~sure;
-                 }
-               }
-               while (__any_sync(~0u, chosen != 0)) {
-                 const int at = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
-                 const Bits bits = element_of(loaded, at);
-                 const Index index = static_cast<Index>(index_of<Bits>(begin, distance, at));
-                 const Extended<Bits> x = row.extended(bits, index);
-                 const bool reaches = chosen != 0 && !(x < low), is_above = high < x;
-                 if (reaches && is_above) ++counted;
-                 if (reaches && !is_above) atomicAdd(histogram + range.bin(x), 1u);
-                 store.push(reaches && !is_above, bits, index);
-                 chosen &= chosen - 1;
-               }
-             },
-             [&](int64_t first) {
-               // What lies behind a bound's index does not reach it, or is not above it, by its key alone.
-               // The lowest of all bounds, or the highest, has an index beyond the row's.
-               reaching.raise(low.key, first > index_of_bound(low));
-               if (params.two_sided) {
-                 above.raise(high.key,
-                             high.reversed > last_index || first + kLaneSpan > index_of_bound(high));
-               }
-             });
-  counted = __reduce_add_sync(~0u, counted);
-  if (threadIdx.x % 32 == 0 && counted > 0) {
-    atomicAdd(&row.state.above, static_cast<unsigned long long>(counted));
-  }
+  BoundFilter<Order> filter(order);
+  visit_tiles<Reading::kOnceAhead, BlockTeam, /*kEnds=*/true>(
+      row.input, params.cols, row.number, row.blocks, AllTiles{},
+      [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
+      [&](Bits bits, int64_t at, bool chosen) {
+        const Index index = static_cast<Index>(at);
+        const Extended<Bits> x = row.extended(bits, index);
+        const bool reaches = chosen && !(x < bound);
+        if (params.counts && reaches) atomicAdd(histogram + range.bin(x), 1u);
+        store.push(reaches, bits, index);
+      },
+      // Behind the bound's own index, elements of its key do not reach it.
+      [&](int64_t first) { filter.raise(bound.key, first > bound_index); });
   store.publish(shared.staged[0]);
   __syncthreads();  // all warps have told, and counted
   if (threadIdx.x == 0) store.reserve(shared.staged[0]);
-  const int bins = range.bins();
-  for (int bin = static_cast<int>(threadIdx.x); bin <= bins; bin += kPassThreads) {
-    const uint32_t count = histogram[bin];
-    if (count > 0) atomicAdd(bin < bins ? row.state.counts.of[0] + bin : &row.state.beyond, count);
+  if (params.counts) {
+    const int bins = range.bins();
+    for (int bin = static_cast<int>(threadIdx.x); bin <= bins; bin += kPassThreads) {
+      const uint32_t count = histogram[bin];
+      if (count > 0) atomicAdd(bin < bins ? row.state.counts.of[0] + bin : &row.state.beyond, count);
+    }
   }
   __syncthreads();  // the places are known
   store.finish(shared.staged[0]);
@@ -567,15 +491,8 @@ template <class Bits>
 size_t carve(const OneGrid& config, const Problem& problem, void* base, Params<Bits>& params) {
   Workspace workspace(base);
   params.states = workspace.take<RowState>(problem.rows);
-  params.two_sided = config.two_sided;
-  if (config.two_sided) {
-    params.two.set(config.two, config.ranks, problem.cols);
-    params.two.carve_found(workspace, problem.rows);
-    params.greatest = workspace.take<typename KeyWord<Bits>::type>(problem.rows * config.two.blocks);
-  } else {
-    params.one.set(config.one, problem.cols);
-    params.one.list = workspace.take<Extended<Bits>>(problem.rows * config.one.delegates);
-  }
+  params.sample.set(config.sample, problem.cols);
+  params.sample.list = workspace.take<Extended<Bits>>(problem.rows * config.sample.delegates);
   params.capacity = static_cast<uint32_t>(config.buffer);
   params.stored.values = workspace.take<Bits>(problem.rows * config.buffer);
   params.stored.indices = workspace.take<Index>(problem.rows * config.buffer);
@@ -595,33 +512,27 @@ ErrorCode launch(const OneGrid& config, const Problem& problem, const Buffers& b
   params.cols = problem.cols;
   params.k = static_cast<uint32_t>(problem.k);
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
-  params.blocks = config.blocks;
   params.last_alone = problem.last_alone;
   params.in_order = !problem.last_alone && config.in_order(problem);
+  params.counts = config.counts;
+  params.prefetched_tiles = config.prefetched_tiles;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   static std::atomic<uint64_t> allowed;
-  const size_t shared_bytes = dynamic_bytes(params);
+  const size_t shared_bytes = dynamic_bytes(params.sample);
   const cudaError_t error = allow_shared_memory(select_row<Order>, shared_bytes, allowed);
   if (error != cudaSuccess) return error;
-  return launch_together(select_row<Order>, static_cast<unsigned>(problem.rows * config.blocks), kPassThreads,
-                         shared_bytes, stream, params, order);
+  return launch_together(select_row<Order>, static_cast<unsigned>(problem.rows * config.sample.blocks),
+                         kPassThreads, shared_bytes, stream, params, order);
 }
 
 // The same by half as many blocks, whose sample is as much smaller.
 OneGrid by_half_the_blocks(OneGrid config, const Problem& problem) {
-  config.blocks /= 2;
-  if (config.two_sided) {
-    while (config.two.blocks > config.blocks) config.two.blocks /= 2;
-    config.ranks = bound_ranks(config.two, problem);
-    return config;
-  }
-  const DelegateSample& one = config.one;
-  const int group = one.blocks * kPassThreads / one.delegates;
-  const double elements =
-      double{kPassThreads} * config.blocks * one.lines * (16 / dtype_bytes(problem.dtype));
+  const DelegateSample& sample = config.sample;
+  const int group = sample.blocks * kPassThreads / sample.delegates, blocks = sample.blocks / 2;
+  const double elements = double{kPassThreads} * blocks * sample.lines * (16 / dtype_bytes(problem.dtype));
   const double winners = elements * static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-  config.one = with_lines(problem, config.blocks, one.lines, group, tuning::sample_rank(winners));
+  config.sample = with_lines(problem, blocks, sample.lines, group, tuning::sample_rank(winners));
   return config;
 }
 
@@ -639,7 +550,7 @@ ErrorCode OneGrid::run(const Problem& problem, const Buffers& buffers, Stream st
     // Where this context has only a part of the GPU, again with fewer blocks.
     for (OneGrid config = *this;; config = by_half_the_blocks(config, problem)) {
       const ErrorCode error = launch(config, problem, buffers, order, stream);
-      if (config.blocks == 1 || !lacks_room(error)) return error;
+      if (config.sample.blocks == 1 || !lacks_room(error)) return error;
     }
   });
 }

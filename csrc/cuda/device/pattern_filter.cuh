@@ -239,60 +239,86 @@ __device__ __forceinline__ uint32_t bits_of_halves(BitsOfWord&& of_word) {
   return (chosen | chosen >> 16) & 0xFF;
 }
 
-// By comparing two elements at once as the numbers that they are, which serves however many reach the bound.
+// By comparing floats as the numbers that they are, two at once where a word has two: an instruction or two
+// an element, however many reach the bound.
 template <class Order>
-class PairFilter {
+class FloatsFilter {
  public:
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  static_assert(sizeof(Bits) == 2 && Order::kFloating,
-                "two in a word, of which an instruction compares both");
+  static_assert((sizeof(Bits) == 2 || sizeof(Bits) == 4) && Order::kFloating);
 
-  __device__ explicit PairFilter(const Order& order) : order_(order) {}
+  __device__ explicit FloatsFilter(const Order& order) : order_(order) {}
 
   __device__ void raise(Word key, bool behind) {
-    const uint32_t least = key + (behind ? 1 : 0);  // one beyond the greatest: none reaches it
-    const uint32_t nan_key = 2u * order_.max_magnitude + 1;
+    if (key == key_ && behind == behind_) return;
+    key_ = key;
+    behind_ = behind;
+    constexpr uint64_t kMost = static_cast<Bits>(~Bits{0});
+    const uint64_t least = uint64_t{key} + (behind ? 1 : 0);  // one beyond the greatest: none reaches it
+    const uint64_t nan_key = 2 * uint64_t{order_.max_magnitude} + 1;
     const bool flips = order_.flip != 0;
     // Before the order's flip: what is above `limit` reaches the bound, or, flipped, what is not.
-    const uint32_t limit = flips ? 0xFFFFu - least : least - 1;
+    const uint64_t limit = flips ? kMost - least : least - 1;
     keep_ = ~0u;
     flip_ = flips ? ~0u : 0;
     if (order_.max_magnitude == 0) {  // all keys are 1
       keep_ = 0;
       flip_ = least <= 1 ? ~0u : 0;
-    } else if (least == 0 || least > 0xFFFF || limit >= nan_key) {  // all do, or none
+    } else if (least == 0 || least > kMost || limit >= nan_key) {  // all do, or none
       keep_ = 0;
-      flip_ = least == 0 || (least <= 0xFFFF && flips) ? ~0u : 0;
+      flip_ = least == 0 || (least <= kMost && flips) ? ~0u : 0;
     }
     const bool positive = limit >= order_.offset;
-    const uint32_t magnitude = positive ? limit - order_.offset : order_.offset - limit;
-    const uint32_t pattern = min(magnitude, uint32_t{order_.max_magnitude}) | (positive ? 0 : 0x8000u);
-    limit_ = pattern | pattern << 16;
+    const uint64_t magnitude = positive ? limit - order_.offset : order_.offset - limit;
+    constexpr uint32_t kSign = 1u << (8 * sizeof(Bits) - 1);
+    limit_ = static_cast<uint32_t>(min(magnitude, uint64_t{order_.max_magnitude})) | (positive ? 0 : kSign);
+    if constexpr (sizeof(Bits) == 2) limit_ |= limit_ << 16;
   }
 
   __device__ uint32_t probe(const Vector<Bits>& vector) const {
     const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
-    return ((bits_of_halves([&](int w) { return above_limit(words[w]); }) & keep_) ^ flip_) & 0xFF;
+    if constexpr (sizeof(Bits) == 2) {
+      return ((bits_of_halves([&](int w) { return above_limit(words[w]); }) & keep_) ^ flip_) & 0xFF;
+    } else {
+      uint32_t chosen = 0;
+      // The sign is left out by the instruction itself.
+      if (order_.signed_mask == 0) {
+#pragma unroll
+        for (int w = 0; w < 4; ++w) chosen |= is_above(fabsf(__uint_as_float(words[w]))) ? 1u << w : 0;
+      } else {
+#pragma unroll
+        for (int w = 0; w < 4; ++w) chosen |= is_above(__uint_as_float(words[w])) ? 1u << w : 0;
+      }
+      return ((chosen & keep_) ^ flip_) & 0xF;
+    }
   }
   __device__ uint32_t probe(const Single<Bits>& single) const {
     return ((above_limit(single.element) & keep_) ^ flip_) & 1;
   }
 
  private:
-  // All ones in each half that is above the limit; a NaN is above all.
-  __device__ __forceinline__ uint32_t above_limit(uint32_t two) const {
-    if (order_.signed_mask == 0) two &= 0x7FFF7FFF;
-    return order_.max_magnitude == max_magnitude_bits(DType::kFloat16)
-               ? __hgtu2_mask(as<__half2>(two), as<__half2>(limit_))
-               : __hgtu2_mask(as<__nv_bfloat162>(two), as<__nv_bfloat162>(limit_));
+  // All ones in a word, or in each half of it, that is above the limit; a NaN is above all.
+  __device__ __forceinline__ uint32_t above_limit(uint32_t word) const {
+    if constexpr (sizeof(Bits) == 4) {
+      const float x = __uint_as_float(word);
+      return is_above(order_.signed_mask == 0 ? fabsf(x) : x) ? ~0u : 0;
+    } else {
+      if (order_.signed_mask == 0) word &= 0x7FFF7FFF;
+      return order_.max_magnitude == max_magnitude_bits(DType::kFloat16)
+                 ? __hgtu2_mask(as<__half2>(word), as<__half2>(limit_))
+                 : __hgtu2_mask(as<__nv_bfloat162>(word), as<__nv_bfloat162>(limit_));
+    }
   }
-  template <class Two>
-  __device__ static Two as(const uint32_t& word) {
-    return *reinterpret_cast<const Two*>(&word);
+  __device__ __forceinline__ bool is_above(float x) const { return !(x <= __uint_as_float(limit_)); }
+  template <class To>
+  __device__ static To as(const uint32_t& word) {
+    return *reinterpret_cast<const To*>(&word);
   }
 
   Order order_;
+  Word key_ = 0;
+  bool behind_ = false;
   uint32_t limit_ = 0, keep_ = 0, flip_ = ~0u;  // all, until a bound is raised
 };
 
@@ -302,21 +328,26 @@ class IntegersFilter {
  public:
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  static_assert(sizeof(Bits) <= 2 && !Order::kFloating, "several in a word, each its own key but for bits");
+  static_assert(sizeof(Bits) <= 4 && !Order::kFloating, "each is its own key but for bits");
 
   __device__ explicit IntegersFilter(const Order& order)
       : by_magnitude_(order.signed_mask != 0),
         mirror_(repeated(static_cast<Bits>(order.offset ^ order.flip))) {}
 
   __device__ void raise(Word key, bool behind) {
-    const Word least = static_cast<Word>(key + (behind ? 1 : 0));  // one beyond the greatest: none reaches it
+    const uint64_t least = uint64_t{key} + (behind ? 1 : 0);  // one beyond the greatest: none reaches it
     least_ = repeated(static_cast<Bits>(least));
     keep_ = least > static_cast<Bits>(~Bits{0}) ? 0 : ~0u;
   }
 
   __device__ uint32_t probe(const Vector<Bits>& vector) const {
     const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
-    if constexpr (sizeof(Bits) == 2) {
+    if constexpr (sizeof(Bits) == 4) {
+      uint32_t chosen = 0;
+#pragma unroll
+      for (int w = 0; w < 4; ++w) chosen |= reach(words[w]) & 1u << w;
+      return chosen;
+    } else if constexpr (sizeof(Bits) == 2) {
       return bits_of_halves([&](int w) { return reach(words[w]); });
     } else {
       const auto of_two = [&](int w) {  // eight bits, two in each byte, come together in the highest byte
@@ -330,16 +361,19 @@ class IntegersFilter {
 
  private:
   __device__ static uint32_t repeated(Bits element) {
-    return element * (sizeof(Bits) == 1 ? 0x01010101u : 0x00010001u);
+    return element * (sizeof(Bits) == 1 ? 0x01010101u : sizeof(Bits) == 2 ? 0x00010001u : 1u);
   }
   // All ones where an element's key is no less.
   __device__ __forceinline__ uint32_t reach(uint32_t word) const {
     if constexpr (sizeof(Bits) == 1) {
       if (by_magnitude_) word = __vabs4(word);
       return __vcmpgeu4(word ^ mirror_, least_) & keep_;
-    } else {
+    } else if constexpr (sizeof(Bits) == 2) {
       if (by_magnitude_) word = __vabs2(word);
       return __vcmpgeu2(word ^ mirror_, least_) & keep_;
+    } else {
+      if (by_magnitude_ && static_cast<int32_t>(word) < 0) word = 0u - word;
+      return (word ^ mirror_) >= least_ ? keep_ : 0;
     }
   }
 
@@ -350,8 +384,8 @@ class IntegersFilter {
 // The best of them for a bound that few reach.
 template <class Order>
 using BoundFilter = std::conditional_t<
-    (Order::kBits > 16), KeyFilter<Order>,
+    (Order::kBits > 32), KeyFilter<Order>,
     std::conditional_t<!Order::kFloating, IntegersFilter<Order>,
-                       std::conditional_t<Order::kBits == 16, PairFilter<Order>, VectorFilter<Order>>>>;
+                       std::conditional_t<(Order::kBits > 8), FloatsFilter<Order>, VectorFilter<Order>>>>;
 
 }  // namespace gputopk::cuda

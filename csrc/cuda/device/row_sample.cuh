@@ -47,17 +47,12 @@ struct Sample {
   size_t shared_bytes() const { return sizeof(uint32_t) * kListBins + sizeof(*list) * delegates; }
 };
 
-// The `meanwhile` of a sample that nothing is done beside.
-struct NothingMeanwhile {
-  __device__ void operator()() const {}
-};
-
 // The best of this thread's elements in part `part` of a row's sample of lines: load(v) is vector number v of
-// the row, and `head` the first one's first element. meanwhile() is called while the loads are under way.
-template <class Order, class Index, class Load, class Meanwhile = NothingMeanwhile>
+// the row, and `head` the first one's first element.
+template <class Order, class Index, class Load>
 __device__ ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index> best_of_lines(
     const Sample<typename Order::Bits, Index>& sample, int part, int head, Index last_index,
-    const Order& order, Load&& load, Meanwhile&& meanwhile = {}) {
+    const Order& order, Load&& load) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   constexpr int kLineVectors = tuning::kSampleLineVectors;  // an octet of lanes reads them
@@ -78,7 +73,6 @@ __device__ ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index> best
     at[v] = sample.strata.entry_of(stratum) * kLineVectors + threadIdx.x % kLineVectors;
     loaded[v] = load(at[v]);
   }
-  meanwhile();
   ExtendedKey<Word, Index> best{0, 0};
 #pragma unroll
   for (int v = 0; v < kLines; ++v) {
