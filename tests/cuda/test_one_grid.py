@@ -25,9 +25,9 @@ LISTED = tuning.number("kGridListed")
 @pytest.mark.parametrize(
     ("rows", "cols", "ks"),
     [
-        (1, 2**22, (1, 256, LISTED)),
+        (1, 2**23, (1, 256, LISTED)),
         (1, 12_000_003, (300, LISTED + 1, 40_000)),
-        (3, 2_500_001, (8, 2048, 9000)),
+        (3, 2_500_001, (8, 2048, 6000)),
     ],
     ids=str,
 )
@@ -94,7 +94,7 @@ def test_graph_replays_and_streams(device):
 @DTYPES
 def test_the_last_alone(device, dtype):
     """kth_value's request, of few candidates, of many, and where ties decide."""
-    for name, k in itertools.product(("normal", "few_distinct", "all_equal"), (1, 700, 5000, 60_000)):
+    for name, k in itertools.product(("normal", "few_distinct", "all_equal"), (1, 700, 5000, 20_000)):
         tensor = inputs.make(name, 1, 2**23, dtype, device)
         values, indices = torch.ops.gputopk._form(tensor, k, FORM, sorted=False, last_alone=True)
         last = torch.ops.gputopk.topk(tensor, k, sorted=True, algorithm=1)[1][:, -1:].contiguous()

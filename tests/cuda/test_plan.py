@@ -641,7 +641,7 @@ def test_registers_of_the_gpu_hold_the_rows_and_its_lists_what_reaches_the_bound
 
 ONE_GRID = (
     r"delegate: (\d+) blocks a row together, bound is number (\d+) of (\d+) delegates of a sample, "
-    r"(\d+) lines a lane, room for (\d+) candidates"
+    r"(\d+) lines a lane, room for (\d+) candidates(?:, counted)?"
 )
 
 
@@ -661,7 +661,7 @@ def test_the_sample_of_one_grid_tells_k_and_its_store_is_small(dtype):
         assert delegates <= 132 * tuning.number("kPassThreads") // tuning.number("kGridLeastGroup")
         # The sample is a small share of the row, and the bound none of the last delegates.
         sampled = blocks * tuning.number("kPassThreads") * lines * (16 // dtype.itemsize)
-        assert 8 * sampled <= cols and (lines == 1 or 32 * sampled <= cols)
+        assert 4 * sampled <= cols and (lines == 1 or 32 * sampled <= cols)
         assert sampled * k / cols < rank <= tuning.number("kResidentMostRank") * delegates
         assert 2 * k <= room <= cols
         # Beside the outputs.

@@ -146,7 +146,7 @@ inline constexpr int64_t kOneGridMinCols = 1 << 20;
 // The sample is such a share of the row, of fewer lines a lane where that is less than a few have; with one
 // line it may be the larger share.
 inline constexpr int64_t kGridSampleShare = 32;
-inline constexpr int64_t kGridLeastSampleShare = 8;
+inline constexpr int64_t kGridLeastSampleShare = 4;
 // Delegates are of so many lanes at least: every block looks at all of them.
 inline constexpr int kGridLeastGroup = 8;
 // Bytes that all blocks together fetch into L2 while the bound is found: what memory moves meanwhile.

@@ -52,15 +52,21 @@ constexpr int kWarps = kPassThreads / 32;
 constexpr int kListItems = kGridListed / kPassThreads;  // of a thread that puts a list in order
 static_assert(kGridBins == 1 << tuning::kStoredCountBits, "a histogram serves either digit");
 
+// Digits of the widest keys and indices, and one more.
+constexpr int kMostPasses = (64 + 32) / tuning::kStoredCountBits + 2;
+
 // What the blocks of a row tell each other. All zero at first.
 struct RowState {
-  unsigned long long stored;   // candidates, or so many would be if there were room
-  unsigned long long written;  // winners, from the first place on, by the last step of many
-  unsigned long long listed;   // entries of the list that one block then puts in order
-  uint32_t beyond;             // candidates beyond the digit
-  uint32_t arrived;            // at the row's barrier
-  uint32_t done;               // blocks, with the last step of many
+  unsigned long long stored;    // candidates, or so many would be if there were room
+  unsigned long long written;   // winners, from the first place on, by the last step of many
+  unsigned long long listed;    // entries of the list that one block then puts in order
+  unsigned long long greatest;  // key that is stored
+  uint32_t beyond;              // candidates beyond the digit
+  uint32_t arrived;             // at the row's barrier
+  uint32_t done;                // blocks, with the last step of many
   GridCounts counts;
+  // Of what each pass over digits has counted: the greatest complement of a key, and the greatest key.
+  unsigned long long not_least[kMostPasses], most[kMostPasses];
 };
 
 template <class Bits>
@@ -88,6 +94,7 @@ struct Shared {
   ListSelectionScratch<Word> of_sample;
   TargetDigitScratch<uint32_t> search;
   BlockScratch<Word, Index> sort;
+  KeyRange<Word> seen;
   unsigned long long staged[2][kWarps + 1];
   uint32_t listed;
   uint32_t most;  // of a bin
@@ -200,7 +207,7 @@ struct RowOfGrid {
 template <class Bits>
 struct Digits {
   Selection<typename KeyWord<Bits>::type, Index> selection;
-  Digit last;  // that was resolved; of no width: none was
+  Digit next;
   bool of_row;
 };
 
@@ -210,8 +217,10 @@ template <class Order, class Bits = typename Order::Bits>
 __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digits<Bits> digits,
                                               RowBarrier barrier) {
   constexpr int kDigitBits = tuning::kStoredCountBits;
+  using Word = typename KeyWord<Bits>::type;
   const Params<Bits>& params = row.params;
   auto& selection = digits.selection;
+  auto& in_block = row.shared.seen;
   uint32_t* const own = row.counts;
   uint32_t* const sums = own + kGridBins;
   GridSums add_up{barrier, row.state.counts, row.number == 0, /*pass=*/1};
@@ -226,30 +235,39 @@ __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digit
   const auto left = [&] {  // for one block
     return params.in_order ? params.k - selection.owed + selection.candidates : selection.candidates;
   };
-  while (left() > kGridListed) {
-    const bool is_first = digits.last.width() == 0;
-    const Digit digit = is_first ? digit_of_pass(1, kDigitBits, Order::kBits, params.index_bits)
-                                 : next_digit(selection, digits.last, kDigitBits, params.index_bits);
+  for (int pass = 0; left() > kGridListed; ++pass) {
+    const Digit digit = digits.next;
     const int bins = 1 << digit.width();
     __syncthreads();  // nothing of the counts is in use
     clear_histogram(own, bins);
+    if (threadIdx.x == 0) in_block.reset();
     __syncthreads();  // no thread counts into bins that another has yet to clear
-    SeesNothing nothing;
+    SeenKeys<Word> seen;
     if (!digits.of_row) {
       row.visit_list(row.stored, stored, row.number, row.blocks, [&](Bits bits, Index index, bool there) {
         const Extended<Bits> x = row.extended(bits, index);
         if (!there || x < selection.low || selection.split < x) return;
+        seen.see(x.key);
         atomicAdd(own + digit.of(x.key - selection.low.key, x.reversed - selection.low.reversed), 1u);
       });
-    } else if (is_first) {
-      count_first_digit(row.order, part, cols, reversed, digit, own, nothing);
+    } else if (pass == 0) {
+      count_first_digit(row.order, part, cols, reversed, digit, own, seen);
     } else {
-      count_next_digit(row.order, part, cols, reversed, selection, digit, own, nothing);
+      count_next_digit(row.order, part, cols, reversed, selection, digit, own, seen);
+    }
+    in_block.add(seen);
+    __syncthreads();  // all warps have added
+    if (threadIdx.x == 0) {
+      atomicMax(&row.state.not_least[pass],
+                static_cast<unsigned long long>(static_cast<Word>(~in_block.least)));
+      atomicMax(&row.state.most[pass], static_cast<unsigned long long>(in_block.greatest));
     }
     add_up(own, sums, bins);
     const TargetDigit<uint32_t> target = find_target_digit(sums, bins, selection.owed, row.shared.search);
     selection.narrow(digit, target.digit, target.above, target.count);
-    digits.last = digit;
+    selection.tighten(static_cast<Word>(~static_cast<Word>(__ldcg(&row.state.not_least[pass]))),
+                      static_cast<Word>(__ldcg(&row.state.most[pass])));
+    digits.next = next_digit(selection, digit, kDigitBits, params.index_bits);
   }
 
   __syncthreads();  // nothing of the list's memory is in use
@@ -368,7 +386,8 @@ __device__ void write_part(const RowOfGrid<Order>& row, uint32_t stored, uint32_
 
 // Step 3.
 template <class Order, class Bits = typename Order::Bits>
-__device__ __forceinline__ void write_winners(const RowOfGrid<Order>& row, RowBarrier barrier) {
+__device__ __forceinline__ void write_winners(const RowOfGrid<Order>& row, const Extended<Bits>& bound,
+                                              RowBarrier barrier) {
   using Word = typename KeyWord<Bits>::type;
   using RowSelection = Selection<Word, Index>;
   const Params<Bits>& params = row.params;
@@ -378,13 +397,22 @@ __device__ __forceinline__ void write_winners(const RowOfGrid<Order>& row, RowBa
   const uint32_t k = params.k, beyond = __ldcg(&row.state.beyond);
   const unsigned long long all_stored = __ldcg(&row.state.stored);
   if (all_stored < k || all_stored > params.capacity) {
-    return select_by_digits(row, {RowSelection::whole_row(k, params.cols), {}, /*of_row=*/true}, barrier);
+    const Digit first = digit_of_pass(1, tuning::kStoredCountBits, Order::kBits, params.index_bits);
+    return select_by_digits(row, {RowSelection::whole_row(k, params.cols), first, /*of_row=*/true}, barrier);
   }
   const uint32_t stored = static_cast<uint32_t>(all_stored);
   const bool ranks = params.in_order || params.last_alone;
   if (ranks && stored <= kGridListed) return write_share(row, stored);
   if (!params.counts || beyond >= k) {
-    return select_by_digits(row, {RowSelection::whole_row(k, stored), {}, /*of_row=*/false}, barrier);
+    __syncthreads();  // the range is not looked at
+    if (threadIdx.x == 0) {
+      shared.range =
+          range.of(params, bound, static_cast<Word>(__ldcg(&row.state.greatest)), /*spare_bits=*/0);
+    }
+    __syncthreads();  // the range is known
+    Digits<Bits> digits{RowSelection::whole_row(k, stored), range.digit, /*of_row=*/false};
+    digits.selection.low = range.low;
+    return select_by_digits(row, digits, barrier);
   }
   if (threadIdx.x == 0) shared.most = beyond;
   for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += kPassThreads) {
@@ -410,9 +438,10 @@ __device__ __forceinline__ void write_winners(const RowOfGrid<Order>& row, RowBa
     if (row.number < parts) write_part(row, stored, beyond, row.counts, parts, target);
     return;
   }
-  Digits<Bits> digits{RowSelection::whole_row(k - beyond, stored), range.digit, /*of_row=*/false};
+  Digits<Bits> digits{RowSelection::whole_row(k - beyond, stored), {}, /*of_row=*/false};
   digits.selection.low = range.low;
   digits.selection.narrow(range.digit, target.digit, target.above, target.count);
+  digits.next = next_digit(digits.selection, range.digit, tuning::kStoredCountBits, params.index_bits);
   select_by_digits(row, digits, barrier);
 }
 
@@ -450,12 +479,14 @@ __global__ void __launch_bounds__(kPassThreads)
   if (threadIdx.x == 0) {
     shared.range = shared.range.of(params, bound, static_cast<Word>(shared.of_sample.range.greatest),
                                    tuning::kSampleSpareBits);
+    shared.seen.reset();
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
   const auto& range = shared.range;
   const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
   Store<Bits> store(dynamic + kCountBytes<Index> + threadIdx.x / 32 * Store<Bits>::bytes(tuning::kGridStaged),
                     tuning::kGridStaged, {row.stored, params.capacity}, &row.state.stored);
+  Word greatest = 0;
   BoundFilter<Order> filter(order);
   visit_tiles<Reading::kOnceAhead, BlockTeam, /*kEnds=*/true>(
       row.input, params.cols, row.number, row.blocks, AllTiles{},
@@ -465,13 +496,18 @@ __global__ void __launch_bounds__(kPassThreads)
         const Extended<Bits> x = row.extended(bits, index);
         const bool reaches = chosen && !(x < bound);
         if (params.counts && reaches) atomicAdd(histogram + range.bin(x), 1u);
+        if (reaches) greatest = max(greatest, x.key);
         store.push(reaches, bits, index);
       },
       // Behind the bound's own index, elements of its key do not reach it.
       [&](int64_t first) { filter.raise(bound.key, first > bound_index); });
   store.publish(shared.staged[0]);
+  shared.seen.add({greatest, greatest});
   __syncthreads();  // all warps have told, and counted
   if (threadIdx.x == 0) store.reserve(shared.staged[0]);
+  if (threadIdx.x == 32) {
+    atomicMax(&row.state.greatest, static_cast<unsigned long long>(shared.seen.greatest));
+  }
   if (params.counts) {
     const int bins = range.bins();
     for (int bin = static_cast<int>(threadIdx.x); bin <= bins; bin += kPassThreads) {
@@ -484,7 +520,7 @@ __global__ void __launch_bounds__(kPassThreads)
 
   RowBarrier barrier(&row.state.arrived, row.blocks, /*waits=*/0);
   barrier.wait();
-  write_winners(row, barrier);
+  write_winners(row, bound, barrier);
 }
 
 template <class Bits>
