@@ -4,6 +4,7 @@
     python bench/sweep_plan.py --again bench/results/plan-h200.jsonl --forms delegate.one_cluster
     python bench/sweep_plan.py --cols 2^26 2^30 --most-k 2^22 --output bench/results/plan-h200-3.jsonl
     python bench/sweep_plan.py --rows 1 8 --cols 2^17 2^22 --output bench/results/plan-h200-5.jsonl
+    python bench/sweep_plan.py --rows 1 8 --cols 2^20 2^28 --output bench/results/plan-h200-6.jsonl
 
 The second times some forms anew at the requests of a recorded sweep, after they were changed, and adds to
 that file a header and records that stand for those forms' earlier ones; with --missing, only where a form
