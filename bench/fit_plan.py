@@ -2,6 +2,7 @@
 
     python bench/fit_plan.py            # bench/results/plan-h200*.jsonl -> csrc/cuda/plan/costs_h200.h
     python bench/fit_plan.py --check    # writes nothing
+    python bench/fit_plan.py --forms delegate.one_grid    # the costs of forms that were swept anew alone
 
 Beside the sweeps it reads what bench_topk.py recorded of callers' shapes and the grid, mostly of one form.
 
@@ -256,6 +257,8 @@ def header_text(
     records: Iterable[report.Record],
     headers: list[report.Record],
     paths: list[Path],
+    kept: dict[str, str],
+    measured: str,
 ) -> str:
     def cell(numbers: np.ndarray) -> str:
         parts, bends = (", ".join(f"{n:.4g}" for n in group) for group in np.split(numbers, [len(PARTS)]))
@@ -265,9 +268,11 @@ def header_text(
     for name in sorted(costs):
         cells = ",\n      ".join(cell(of_width(costs[name], width)) for width in WIDTHS)
         form, way = name.split()
-        rows.append(f'    {{"{form}", {way},\n     {{{cells}}}}},')
+        rows.append(kept.get(name) or f'    {{"{form}", {way},\n     {{{cells}}}}},')
     records = list(records)
-    most = ", ".join(str(max(record[size] for record in records)) for size in ("rows", "cols", "k"))
+    most = measured or ", ".join(
+        str(max(record[size] for record in records)) for size in ("rows", "cols", "k")
+    )
     sources = "\n".join(
         f"//   {path.name}, of commit {header['commit'][:12]}, {header['date'][:10]}, {header['gpu']}, "
         f"driver {header['driver']}"
@@ -295,6 +300,16 @@ inline constexpr FormCosts kCosts[] = {{
 """
 
 
+def rows_of_others(path: Path, forms: list[str]) -> tuple[dict[str, str], str]:
+    """What a header says of all forms but these, by name and way, and up to which sizes that holds."""
+    if not forms:
+        return {}, ""
+    row = r'    \{"([^"]+)", (\d+),\n(?:.*\n){3}.*\}\}\}\},'
+    text = path.read_text()
+    kept = {f"{x[1]} {x[2]}": x[0] for x in re.finditer(row, text) if x[1] not in forms}
+    return kept, re.search(r"Measured kMeasured\{(.*)\}", text)[1]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -304,6 +319,9 @@ def main() -> int:
     benches = [report.RESULTS / f"{name}-h200.jsonl" for name in BENCHES]
     parser.add_argument("--bench", type=Path, nargs="*", default=benches, help="records of bench_topk.py")
     parser.add_argument("--output", type=Path, default=ROOT / "csrc" / "cuda" / "plan" / "costs_h200.h")
+    parser.add_argument(
+        "--forms", nargs="+", default=[], metavar="FORM", help="what is written; of others, what the file has"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
     sweeps = [report.sweep_of(path) for path in options.sweep]
@@ -323,6 +341,7 @@ def main() -> int:
                 points.records.values(),
                 [report.read(path)[0] for path in options.sweep],
                 options.sweep,
+                *rows_of_others(options.output, options.forms),
             )
         )
         print(f"written: {options.output}")
