@@ -1,4 +1,4 @@
-"""What the tests of rows that registers hold share, whatever blocks hold them."""
+"""What the tests of rows that registers or a grid hold share, whatever blocks hold them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import itertools
 
 import torch
 
-from tests import inputs
+from tests import inputs, oracle
 from tests.cuda.calls import FLAGS
 from tests.cuda.test_bitonic import check_forms
 
@@ -43,3 +43,22 @@ def check_ties_at_the_bound(form: str, cols: int, device) -> None:
         tensor = torch.zeros(3, cols, device=device)
         tensor[:, 7 : 7 + 43 * above : 43] = torch.arange(above, device=device) % 5 + 1.0
         assert check(form, tensor, k)
+
+
+def check_graph_replays(form: str, cols: int, other_cols: int, device) -> None:
+    """One capture, a thousand replays on changed rows, beside another stream's calls."""
+    like = torch.randn(1, cols, device=device)
+    run = torch.ops.gputopk._form
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    with torch.cuda.stream(stream):
+        run(like, 64, form, True, True)
+        with torch.cuda.graph(graph, stream=stream):
+            values, indices = run(like, 64, form, True, True)
+    for replay in range(1000):
+        with torch.cuda.stream(stream):
+            like.mul_(-1)
+            graph.replay()
+        run(like.new_ones(1, other_cols), 5, form, True, True)
+        if replay % 100 == 0:
+            torch.cuda.synchronize()
+            oracle.assert_topk_on_device((values, indices), like, 64, sorted=True)

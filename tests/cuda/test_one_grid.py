@@ -12,6 +12,7 @@ from tests.cuda.calls import DTYPES
 from tests.cuda.resident_rows import (
     check,
     check_every_named_input,
+    check_graph_replays,
     check_rows_that_begin_anywhere,
     check_ties_at_the_bound,
 )
@@ -40,7 +41,7 @@ def test_every_named_input_is_answered_exactly(device, dtype, rows, cols, ks):
     "dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64], ids=oracle.name_of
 )
 def test_rows_around_whole_tiles_of_all_blocks_begin_anywhere(device, dtype):
-    """As many tiles as the ring holds, one more, and some times as many."""
+    """As many tiles as are fetched ahead, one more, and some times as many."""
     sms = torch.cuda.get_device_properties(device).multi_processor_count
     tile = tuning.number("kPassThreads") * (32 if dtype.itemsize == 1 else 64) // dtype.itemsize
     for rows, tiles in itertools.product((1, 3, 8), (4, 5, 8, 9, 20)):
@@ -73,22 +74,7 @@ def test_a_key_of_many_and_a_few_far_above(device):
 
 
 def test_graph_replays_and_streams(device):
-    """One capture, a thousand replays on changed rows, beside another stream's calls."""
-    like = torch.randn(1, 2**22, device=device)
-    form = torch.ops.gputopk._form
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with torch.cuda.stream(stream):
-        form(like, 64, FORM, True, True)
-        with torch.cuda.graph(graph, stream=stream):
-            values, indices = form(like, 64, FORM, True, True)
-    for replay in range(1000):
-        with torch.cuda.stream(stream):
-            like.mul_(-1)
-            graph.replay()
-        form(like.new_ones(1, 3_000_000), 5, FORM, True, True)
-        if replay % 100 == 0:
-            torch.cuda.synchronize()
-            oracle.assert_topk_on_device((values, indices), like, 64, sorted=True)
+    check_graph_replays(FORM, 2**22, 3_000_000, device)
 
 
 @DTYPES

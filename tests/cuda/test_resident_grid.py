@@ -12,6 +12,7 @@ from tests.cuda.calls import DTYPES
 from tests.cuda.resident_rows import (
     check,
     check_every_named_input,
+    check_graph_replays,
     check_rows_that_begin_anywhere,
     check_the_longest,
     check_ties_at_the_bound,
@@ -61,19 +62,4 @@ def test_winners_side_by_side_and_a_block_apart(device):
 
 
 def test_graph_replays_and_streams(device):
-    """One capture, a thousand replays on changed rows, beside another stream's calls."""
-    like = torch.randn(1, 1_048_576, device=device)
-    form = torch.ops.gputopk._form
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    with torch.cuda.stream(stream):
-        form(like, 64, FORM, True, True)
-        with torch.cuda.graph(graph, stream=stream):
-            values, indices = form(like, 64, FORM, True, True)
-    for replay in range(1000):
-        with torch.cuda.stream(stream):
-            like.mul_(-1)
-            graph.replay()
-        form(like.new_ones(1, 300_000), 5, FORM, True, True)
-        if replay % 100 == 0:
-            torch.cuda.synchronize()
-            oracle.assert_topk_on_device((values, indices), like, 64, sorted=True)
+    check_graph_replays(FORM, 1_048_576, 300_000, device)

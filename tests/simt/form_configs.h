@@ -155,9 +155,7 @@ cuda::delegate::OneGrid config_of(const Problem& problem, const cuda::Device& de
   const int group = static_cast<int>(take("group", 8));
   require(problem.cols * gputopk::dtype_bytes(problem.dtype) / 128 >= 64 * blocks * lines + 2,
           "so short a row for its sample");
-  const double elements = 512.0 * blocks * lines * (16 / gputopk::dtype_bytes(problem.dtype));
-  const double winners = elements * static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-  auto sample = cuda::with_lines(problem, blocks, lines, group, cuda::tuning::sample_rank(winners));
+  auto sample = cuda::with_lines(problem, blocks, lines, group);
   sample.rank = static_cast<int>(take("rank", sample.rank));
   require(sample.rank >= 1 && sample.rank <= sample.delegates, "a bound of that rank");
   require(problem.rows <= 2 * device.sm_count, "so many rows");  // the emulator's room

@@ -253,8 +253,8 @@ MUTANTS = (
     Mutant("grid_select/shared_list.cu", "at += x < list_[other]", "at += !(list_[other] < x)", SHARED_LIST),
     # Delegate, and candidates that are stored.
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // the places are known", ";", MAXIMA),
-    Mutant("device/element_bounds.cuh", "__syncthreads();  // the finds are there", ";", TWO_BOUNDS),
-    Mutant("device/element_bounds.cuh", "placed.worse[thread] == place", "thread == 0", TWO_BOUNDS),
+    Mutant("device/element_bounds.cu", "__syncthreads();  // the finds are there", ";", TWO_BOUNDS),
+    Mutant("device/element_bounds.cu", "worse_finds[thread] == ranks.place", "thread == 0", TWO_BOUNDS),
     Mutant(
         "delegate/two_bounds.cu", "__syncwarp();  // the lanes' entries are in shared memory", ";", TWO_BOUNDS
     ),
@@ -442,8 +442,8 @@ MUTANTS = (
     Mutant("delegate/one_grid.cu", "cooperative_groups::this_grid().sync();", "__syncthreads();", ONE_GRID),
     Mutant(
         "delegate/one_grid.cu",
-        "__syncthreads();  // the range is known, and no bin",
-        "// and no bin",
+        "__syncthreads();  // the range is known, and no bin is yet to be cleared",
+        ";",
         ONE_GRID,
     ),
     Mutant("delegate/one_grid.cu", "barrier.wait();", ";", ONE_GRID),

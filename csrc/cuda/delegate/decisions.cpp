@@ -94,6 +94,14 @@ bool FromSample::serves(const Problem& problem, const Device&) { return sample_o
 
 namespace {
 
+// Bytes of a row that candidates may take beside its outputs.
+double memory_of_candidates(const Problem& problem) {
+  const double bytes = dtype_bytes(problem.dtype);
+  const double outputs = static_cast<double>(problem.k) * (bytes + (problem.wide_indices ? 8 : 4));
+  return tuning::kSampledMemoryOfOutputs * outputs +
+         tuning::kSampledMemoryOfInput * static_cast<double>(problem.cols) * bytes;
+}
+
 // A sample of as many lines as a row of that length pays for, in groups as large as tell the rank: of no
 // delegates where none do.
 RowSample sample_of_grid(const Problem& problem, int blocks) {
@@ -101,13 +109,10 @@ RowSample sample_of_grid(const Problem& problem, int blocks) {
   const double per_line = double{tuning::kPassThreads} * blocks * (16 / dtype_bytes(problem.dtype));
   int lines = tuning::kSampleLines;
   while (lines > 1 && lines * per_line * tuning::kGridSampleShare > cols) lines /= 2;
-  const double sampled = lines * per_line;
-  const double rank = tuning::sample_rank(sampled * static_cast<double>(problem.k) / cols);
+  if (lines * per_line * tuning::kGridLeastSampleShare > cols) return {};
   for (int group = 32; group >= tuning::kGridLeastGroup; group /= 2) {
-    const RowSample sample = with_lines(problem, blocks, lines, group, rank);
-    const bool fits = sampled * tuning::kGridLeastSampleShare <= cols &&
-                      sample.rank <= tuning::kResidentMostRank * sample.delegates;
-    if (fits) return sample;
+    const RowSample sample = with_lines(problem, blocks, lines, group);
+    if (sample.rank <= tuning::kResidentMostRank * sample.delegates) return sample;
   }
   return {};
 }
@@ -123,10 +128,8 @@ OneGrid OneGrid::plan(const Problem& problem, const Device& device) {
   const double bytes = dtype_bytes(problem.dtype);
   const double tile_bytes = static_cast<double>(tile_elements(problem, tuning::kPassThreads)) * bytes;
   config.prefetched_tiles = static_cast<int>(tuning::kGridPrefetchBytes / (device.sm_count * tile_bytes));
-  const double memory = tuning::kSampledMemoryOfOutputs * static_cast<double>(problem.k) *
-                            (bytes + (problem.wide_indices ? 8 : 4)) +
-                        tuning::kSampledMemoryOfInput * static_cast<double>(problem.cols) * bytes;
-  config.buffer = std::min(sample.room, static_cast<int64_t>(memory / (bytes + sizeof(uint32_t))));
+  config.buffer =
+      std::min(sample.room, static_cast<int64_t>(memory_of_candidates(problem) / (bytes + sizeof(uint32_t))));
   return config;
 }
 
@@ -176,9 +179,7 @@ bool TwoBounds::serves(const Problem& problem, const Device& device) {
   const double index_bytes = has_narrow_indices(problem.cols) ? 4 : 8;
   const double workspace = room * (1 + 1.0 / tuning::kTwoBoundsSecondBuffer) * (element_bytes + index_bytes) +
                            index_bytes * (1 << config.digit_bits);
-  const double outputs = k * (element_bytes + (problem.wide_indices ? 8 : 4));
-  return workspace <=
-         tuning::kSampledMemoryOfOutputs * outputs + tuning::kSampledMemoryOfInput * cols * element_bytes;
+  return workspace <= memory_of_candidates(problem);
 }
 
 void TwoBounds::describe(const Problem&, char* text, size_t text_bytes) const {

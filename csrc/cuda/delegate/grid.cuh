@@ -40,8 +40,8 @@ class RowBarrier {
   uint32_t blocks_, awaited_;
 };
 
-// Histograms of a row, used in turn, so that one is cleared while the others are in use. The first that is
-// used is zero before, or the first two are.
+// Histograms of a row, used in turn, so that one is cleared while the others are in use. The one that is used
+// first is zero before.
 inline constexpr int kGridBins = 1 << tuning::kClusterDigitBits;
 inline constexpr int kGridHistograms = 3;
 

@@ -4,14 +4,12 @@
 // As from_sample.cu, whose four or five launches take longer than the read of a row of some millions of
 // elements. Here they are steps of one, between which all blocks wait:
 //   1. Each block takes its share of the sample: the best of a group of lanes' elements is a delegate. Once
-//   all
-//      delegates are there, each block finds the bound for itself; its first tiles are fetched into L2
+//      all delegates are there, each block finds the bound for itself; its first tiles are fetched into L2
 //      meanwhile.
 //   2. The row is read. What reaches the bound is stored, and counted by a first digit where it is much.
 //   3. Of some hundreds of candidates, or a few thousand, each block ranks a share of them by comparing it
-//   with
-//      all, and writes it. Of more, blocks put a part each in order, a range of the digit; or, of more still,
-//      digits are counted until what is left to tell apart is so few that one block does.
+//      with all, and writes it. Of more, blocks put a part each in order, a range of the digit; or, of more
+//      still, digits are counted until what is left to tell apart is so few that one block does.
 // A bound that fewer than k elements reach, or more than can be stored, is found out by counting, and digits
 // are of the row then, as in AIR. So the result is exact for every row.
 
@@ -565,10 +563,8 @@ ErrorCode launch(const OneGrid& config, const Problem& problem, const Buffers& b
 // The same by half as many blocks, whose sample is as much smaller.
 OneGrid by_half_the_blocks(OneGrid config, const Problem& problem) {
   const DelegateSample& sample = config.sample;
-  const int group = sample.blocks * kPassThreads / sample.delegates, blocks = sample.blocks / 2;
-  const double elements = double{kPassThreads} * blocks * sample.lines * (16 / dtype_bytes(problem.dtype));
-  const double winners = elements * static_cast<double>(problem.k) / static_cast<double>(problem.cols);
-  config.sample = with_lines(problem, blocks, sample.lines, group, tuning::sample_rank(winners));
+  const int group = sample.blocks * kPassThreads / sample.delegates;
+  config.sample = with_lines(problem, sample.blocks / 2, sample.lines, group);
   return config;
 }
 

@@ -207,9 +207,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   // The memory is idle while the bounds are found.
   prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
   follow_kernel_before();
-  if (threadIdx.x == 0) {
-    range = range.between(params, state.bound, state.upper, static_cast<Word>(state.greatest));
-  }
+  if (threadIdx.x == 0) range = range.between_bounds(params, state);
   __syncthreads();  // the range is known, and no bin is yet to be cleared
 
   const Extended low = state.bound, high = state.upper;

@@ -5,6 +5,7 @@
 #include "core/key_order.h"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/list_selection.cuh"
 #include "cuda/device/shared_memory.cuh"
 
 namespace gputopk::cuda {
@@ -26,7 +27,8 @@ __global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
   using Extended = ExtendedKey<Word, Index>;
   constexpr int kElements = tuning::kTwoBoundsElements;
   __shared__ ListSelectionScratch<Word> scratch;
-  __shared__ PlacedFinds<Word, Index> placed;
+  __shared__ FoundBounds<Word, Index> finds[tuning::kTwoBoundsMostBlocks];
+  __shared__ int better_finds[tuning::kTwoBoundsMostBlocks], worse_finds[tuning::kTwoBoundsMostBlocks];
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic_shared());
   Extended* const local = reinterpret_cast<Extended*>(histogram + kListBins);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -55,18 +57,44 @@ __global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
     local[i * threads + thread] = {order(loaded[i]),
                                    static_cast<Index>(last_index - static_cast<Index>(at[i]))};
   }
-  const FoundBounds<Word, Index> found =
-      bounds_of_block<Word, Index>(sample.ranks, elements, params.index_bits, local, histogram, scratch);
+  find_key_range</*kInFlight=*/kElements>(elements, scratch, [&](int i) { return local[i].key; });
+  const auto bound_of = [&](int rank) {
+    return bound_in_list<Word, Index>(elements, static_cast<uint64_t>(rank), /*slack=*/0, params.index_bits,
+                                      kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
+  };
+  const BoundRanks& ranks = sample.ranks;
+  const Extended lower = ranks.lower <= elements ? bound_of(ranks.lower) : Extended{0, 0};
+  const Extended upper = ranks.upper > 0 ? bound_of(ranks.upper) : Selection<Word, Index>::highest();
 
   FoundBounds<Word, Index>* const of_row = sample.found + row * blocks;
-  if (thread == 0) of_row[number] = found;
+  if (thread == 0) of_row[number] = {lower, upper};
   wait_for_kernel_before();  // the row's state is zero
   auto& state = params.states[row];
   if (thread == 0) {
     atomicMax(&state.greatest, static_cast<unsigned long long>(scratch.range.greatest));
   }
   if (!is_last_block(&state.arrived, static_cast<uint32_t>(blocks))) return;
-  place_finds(of_row, blocks, sample.ranks.place, placed, state.bound, state.upper);
+  if (thread < blocks) {
+    const FoundBounds<Word, Index>& theirs = of_row[thread];
+    finds[thread] = {{__ldcg(&theirs.lower.key), __ldcg(&theirs.lower.reversed)},
+                     {__ldcg(&theirs.upper.key), __ldcg(&theirs.upper.reversed)}};
+    better_finds[thread] = worse_finds[thread] = 0;
+  }
+  __syncthreads();  // the finds are there
+  // Places from the best upper bound down, and from the worst lower bound up: a thread counts some of one's.
+  const int own = thread % blocks, step = threads / blocks;
+  int better = 0, worse = 0;
+  for (int i = thread / blocks; i < blocks; i += step) {
+    const FoundBounds<Word, Index>& other = finds[i];
+    better += finds[own].upper < other.upper || (!(other.upper < finds[own].upper) && i < own);
+    worse += other.lower < finds[own].lower || (!(finds[own].lower < other.lower) && i < own);
+  }
+  if (better > 0) atomicAdd(better_finds + own, better);
+  if (worse > 0) atomicAdd(worse_finds + own, worse);
+  __syncthreads();  // the places are known
+  if (thread >= blocks) return;
+  if (worse_finds[thread] == ranks.place) state.bound = finds[thread].lower;
+  if (better_finds[thread] == ranks.place) state.upper = finds[thread].upper;
 }
 
 }  // namespace

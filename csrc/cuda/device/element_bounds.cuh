@@ -14,7 +14,6 @@
 #include <cstdint>
 
 #include "cuda/device/element_sample.h"
-#include "cuda/device/list_selection.cuh"
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/sample.cuh"
@@ -39,8 +38,8 @@ struct SampledPlaces {
                  : Strata::of(cols, elements_of(sample));
   }
 
-  // Element number `i` of a thread in block number `number` of the row, whose threads have as many in all as
-  // the sample's blocks do; the row's first vector begins at `head`.
+  // Element number `i` of a thread in block number `number` of the row; the row's first vector begins at
+  // `head`.
   __device__ int64_t at(int head, int number, int i) const {
     const int taken = in_sectors(sample) ? kPerLane : 1;  // by a lane of what lies side by side
     const int load = i / taken * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x);
@@ -58,62 +57,6 @@ template <class Word, class Index>
 struct FoundBounds {
   ExtendedKey<Word, Index> lower, upper;
 };
-
-// What a block finds in `local`, its part of the sample, of so many elements, which is in shared memory as is
-// the histogram; scratch.range is the range of their keys. By all threads of a block; the same in all.
-template <class Word, class Index>
-__device__ FoundBounds<Word, Index> bounds_of_block(const BoundRanks& ranks, int elements, int index_bits,
-                                                    const ExtendedKey<Word, Index>* local,
-                                                    uint32_t* histogram,
-                                                    ListSelectionScratch<Word>& scratch) {
-  using Extended = ExtendedKey<Word, Index>;
-  find_key_range</*kInFlight=*/tuning::kTwoBoundsElements>(elements, scratch,
-                                                           [&](int i) { return local[i].key; });
-  const auto bound_of = [&](int rank) {
-    return bound_in_list<Word, Index>(elements, static_cast<uint64_t>(rank), /*slack=*/0, index_bits,
-                                      kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
-  };
-  return {ranks.lower <= elements ? bound_of(ranks.lower) : Extended{0, 0},
-          ranks.upper > 0 ? bound_of(ranks.upper) : Selection<Word, Index>::highest()};
-}
-
-// Shared memory of place_finds.
-template <class Word, class Index>
-struct PlacedFinds {
-  FoundBounds<Word, Index> finds[tuning::kTwoBoundsMostBlocks];
-  int better[tuning::kTwoBoundsMostBlocks], worse[tuning::kTwoBoundsMostBlocks];
-};
-
-// Of what the row's blocks have found, the bounds of that place. By all threads of a block, whose number is a
-// multiple of the blocks'; two of them write the bounds.
-template <class Word, class Index>
-__device__ void place_finds(const FoundBounds<Word, Index>* of_row, int blocks, int place,
-                            PlacedFinds<Word, Index>& placed, ExtendedKey<Word, Index>& lower,
-                            ExtendedKey<Word, Index>& upper) {
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (thread < blocks) {
-    const FoundBounds<Word, Index>& theirs = of_row[thread];
-    placed.finds[thread] = {{__ldcg(&theirs.lower.key), __ldcg(&theirs.lower.reversed)},
-                            {__ldcg(&theirs.upper.key), __ldcg(&theirs.upper.reversed)}};
-    placed.better[thread] = placed.worse[thread] = 0;
-  }
-  __syncthreads();  // the finds are there
-  // Places from the best upper bound down, and from the worst lower bound up: a thread counts some of one's.
-  const int number = thread % blocks, step = threads / blocks;
-  const FoundBounds<Word, Index>& own = placed.finds[number];
-  int better = 0, worse = 0;
-  for (int i = thread / blocks; i < blocks; i += step) {
-    const FoundBounds<Word, Index>& other = placed.finds[i];
-    better += own.upper < other.upper || (!(other.upper < own.upper) && i < number);
-    worse += other.lower < own.lower || (!(own.lower < other.lower) && i < number);
-  }
-  if (better > 0) atomicAdd(placed.better + number, better);
-  if (worse > 0) atomicAdd(placed.worse + number, worse);
-  __syncthreads();  // the places are known
-  if (thread >= blocks) return;
-  if (placed.worse[thread] == place) lower = placed.finds[thread].lower;
-  if (placed.better[thread] == place) upper = placed.finds[thread].upper;
-}
 
 template <class Bits, class Index>
 struct BoundSample {

@@ -64,8 +64,8 @@ inline BoundRanks bound_ranks(const ElementSample& sample, const Problem& proble
   const SampledWinners winners(sample, problem);
   const tuning::Confidence& confidence = confidence_of(sample);
   // Of a sorted or an equal row a block's part has as many winners as are to be expected, but for what it
-  // takes of one stratum. Of a third of the blocks that may be more on one side of the bound: as the bounds'
-  // places have as many beyond them, half a stratum's is enough.
+  // takes of one stratum. Most blocks are off by less than half of that, and the bounds' places leave the
+  // others out.
   const double of_stratum = in_sectors(sample) ? side_by_side(sample, problem) / 2.0 : 0;
   const double spread = confidence.deviations * winners.deviation + confidence.ranks + of_stratum;
   const double lower = std::ceil(winners.mean + spread), upper = std::floor(winners.mean - spread + 1);

@@ -68,6 +68,13 @@ inline RowSample with_lines(const Problem& problem, int blocks, int lines, int g
   return sample;
 }
 
+// The same of the rank that tells k, as far as can be expected.
+inline RowSample with_lines(const Problem& problem, int blocks, int lines, int group) {
+  const double elements = double{tuning::kPassThreads} * blocks * lines * (16 / dtype_bytes(problem.dtype));
+  const double winners = elements * static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  return with_lines(problem, blocks, lines, group, tuning::sample_rank(winners));
+}
+
 inline RowSample sample_of_lines(const Problem& problem) {
   const int element_bytes = dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);

@@ -67,13 +67,15 @@ struct CandidateRange {
     return range;
   }
 
-  // Of what lies between two bounds. Without an upper one, which is the highest there is, the digit is of the
-  // range to the greatest that was seen.
-  template <class Row>
-  __device__ static CandidateRange between(const Row& row, const Extended& low, const Extended& high,
-                                           Word greatest) {
+  // Of what lies between two bounds of a row's state. Without an upper one, which is the highest there is,
+  // the digit is of the range to the greatest that was seen.
+  template <class Bits>
+  __device__ static CandidateRange between_bounds(const RadixPasses<Bits, Index>& params,
+                                                  const RowState<Word, Index>& state) {
+    const Extended low = state.bound, high = state.upper;
     const bool open = !(high < Selection<Word, Index>::highest());
-    CandidateRange range = of(row, low, open ? greatest : high.key, open ? tuning::kSampleSpareBits : 0);
+    CandidateRange range = of(params, low, open ? static_cast<Word>(state.greatest) : high.key,
+                              open ? tuning::kSampleSpareBits : 0);
     range.high = high;
     return range;
   }

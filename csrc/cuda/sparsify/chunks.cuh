@@ -348,7 +348,7 @@ __global__ void __launch_bounds__(tuning::kPassThreads, tuning::kStoreBlocksPerS
                                 static_cast<Index>(params.cols - 1));
   if (threadIdx.x == 0) {
     range = spans.two_sided
-                ? range.between(params, state.bound, state.upper, static_cast<Word>(state.greatest))
+                ? range.between_bounds(params, state)
                 : range.of(params, bounds.lower, static_cast<Word>(state.greatest), tuning::kSampleSpareBits);
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
