@@ -5,6 +5,9 @@
     python bench/sweep_plan.py --cols 2^26 2^30 --most-k 2^22 --output bench/results/plan-h200-3.jsonl
     python bench/sweep_plan.py --rows 1 8 --cols 2^17 2^22 --output bench/results/plan-h200-5.jsonl
     python bench/sweep_plan.py --rows 1 8 --cols 2^20 2^28 --output bench/results/plan-h200-6.jsonl
+    python bench/sweep_plan.py --set held callers short --output bench/results/plan-h200-7.jsonl
+
+The last takes the shapes of sets of bench_topk.py in place of random ones: those that models call with.
 
 The second times some forms anew at the requests of a recorded sweep, after they were changed, and adds to
 that file a header and records that stand for those forms' earlier ones; with --missing, only where a form
@@ -19,11 +22,12 @@ of a point must be the same set; one goes through the exact oracle. bench/fit_pl
 from __future__ import annotations
 
 import argparse
+import itertools
 import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +35,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
-from bench import environment, report, timing
+from bench import environment, report, shapes, timing
 from bench.contenders import floor_contender
 from bench.timing import Contender, two_tensors
 from tests import inputs, oracle, study_library
@@ -69,6 +73,23 @@ def draw(
     else:
         k = log_uniform(random_, 1, min(cols, MAX_K, max(1, 2**26 // rows)))
     return {"rows": rows, "cols": cols, "k": k, "dtype": random_.choice(DTYPES)}
+
+
+def drawn(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Random requests, without end."""
+    random_ = random.Random(options.seed)
+    while True:
+        yield draw(random_, options.rows, *options.cols) | {"hard": random_.choice(INPUTS[1:])}
+
+
+def requests_of(sets: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Each shape and dtype of the sets' matrices once, with hard inputs in turn."""
+    seen = set()
+    for point in itertools.chain.from_iterable(map(shapes.point_set, sets)):
+        request = {"rows": point.rows, "cols": point.cols, "k": point.k, "dtype": point.dtype}
+        if point.inner == 1 and tuple(request.values()) not in seen:
+            yield request | {"hard": INPUTS[1 + len(seen) % (len(INPUTS) - 1)]}
+            seen.add(tuple(request.values()))
 
 
 def forms_of(request: dict[str, Any], order: bool) -> dict[str, bool]:
@@ -176,6 +197,9 @@ def main() -> int:
         metavar=("LEAST", "MOST"),
         help="such as 2^26 2^30",
     )
+    parser.add_argument(
+        "--set", nargs="+", default=[], choices=sorted(shapes.SETS), metavar="NAME", help="of bench_topk.py"
+    )
     parser.add_argument("--least-k", type=report.integer, default=1, metavar="K", help="or for fewer")
     parser.add_argument(
         "--most-k", type=report.integer, default=2**26, metavar="K", help="leave out requests for more"
@@ -199,14 +223,14 @@ def main() -> int:
     path = options.output or report.RESULTS / "plan-cuda.jsonl"
     out = report.JsonLines(path)
     out.write(environment.header(device, options.commit, seed=options.seed))
-    random_ = random.Random(options.seed)
     start, points = time.monotonic(), 0
     progress = report.Progress(int(options.seconds))
-    while (spent := time.monotonic() - start) < options.seconds:
-        request = draw(random_, options.rows, *options.cols)
+    for request in requests_of(options.set) if options.set else drawn(options):
+        if (spent := time.monotonic() - start) >= options.seconds:
+            break
         if not options.least_k <= request["k"] <= options.most_k:
             continue
-        hard = random_.choice(INPUTS[1:])
+        hard = request.pop("hard")
         progress.done = int(spent)
         progress.show(f"{points} points; {request}")
         for name in ("normal", hard):

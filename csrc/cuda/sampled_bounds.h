@@ -10,6 +10,7 @@ struct DelegateSample {
   int blocks;  // a row, of kPassThreads
   int lines;   // of memory that a lane looks at, a vector of each; 0: elements
   int delegates, rank;
+  int upper;  // rank of a delegate that fewer than k elements reach, as a guess; 0: none is wanted
 };
 
 // Of elements, in blocks of so many threads: a power of two of them, 128 at most.

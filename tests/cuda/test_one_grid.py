@@ -27,8 +27,8 @@ LISTED = tuning.number("kGridListed")
     ("rows", "cols", "ks"),
     [
         (1, 2**23, (1, 256, LISTED)),
-        (1, 12_000_003, (300, LISTED + 1, 40_000)),
-        (3, 2_500_001, (8, 2048, 6000)),
+        (1, 12_000_003, (300, 2000, LISTED - 1)),
+        (3, 2_500_001, (8, 2048, LISTED)),
     ],
     ids=str,
 )
@@ -60,13 +60,13 @@ def test_winners_side_by_side_and_a_tile_apart(device):
         tensor = inputs.make("normal", 1, cols, torch.float32, device)
         tensor[:, (torch.arange(4 * k, device=device) * step) % cols] += 100
         assert check(FORM, tensor, k)
-        assert check(FORM, tensor, 2 * LISTED)
+        assert check(FORM, tensor, LISTED)
 
 
 def test_a_key_of_many_and_a_few_far_above(device):
     """Nearly all that reaches the bound is in one bin, or beyond all bins."""
     cols = 2**23
-    for outliers, k in itertools.product((0, 1, 500, 5000), (400, LISTED, 20_000)):
+    for outliers, k in itertools.product((0, 1, 500, 5000), (1, 400, LISTED)):
         tensor = torch.zeros(1, cols, device=device)
         tensor[:, 11 : 11 + 1000 * outliers : 1000] = 1e30
         tensor[:, 5 : 5 + 100 * 30_000 : 100] += 1e-30
@@ -80,7 +80,7 @@ def test_graph_replays_and_streams(device):
 @DTYPES
 def test_the_last_alone(device, dtype):
     """kth_value's request, of few candidates, of many, and where ties decide."""
-    for name, k in itertools.product(("normal", "few_distinct", "all_equal"), (1, 700, 5000, 20_000)):
+    for name, k in itertools.product(("normal", "few_distinct", "all_equal"), (1, 700, LISTED)):
         tensor = inputs.make(name, 1, 2**23, dtype, device)
         values, indices = torch.ops.gputopk._form(tensor, k, FORM, sorted=False, last_alone=True)
         last = torch.ops.gputopk.topk(tensor, k, sorted=True, algorithm=1)[1][:, -1:].contiguous()

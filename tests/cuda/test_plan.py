@@ -649,7 +649,7 @@ ONE_GRID = (
 def test_the_sample_of_one_grid_tells_k_and_its_store_is_small(dtype):
     served = 0
     for rows, cols, k in itertools.product(
-        (1, 3, 8), (2**20, 3_000_001, 2**25, 2**28 + 1), (1, 50, 255, 2048, 4096, 4097, 2**17)
+        (1, 3, 8), (2**20, 3_000_001, 2**25, 2**28 + 1), (1, 50, 255, 2048, 4096)
     ):
         text, in_order = every_form(meta(rows, cols, dtype=dtype), k).get("delegate.one_grid", ("", True))
         if not text:
@@ -657,7 +657,7 @@ def test_the_sample_of_one_grid_tells_k_and_its_store_is_small(dtype):
         served += 1
         blocks, rank, delegates, lines, room = numbers_of(ONE_GRID, text)
         # All blocks run at once, each of which looks at all delegates.
-        assert rows * blocks <= 132 and in_order == (k <= tuning.number("kGridListed"))
+        assert rows * blocks <= 132 and in_order
         assert delegates <= 132 * tuning.number("kPassThreads") // tuning.number("kGridLeastGroup")
         # The sample is a small share of the row, and the bound none of the last delegates.
         sampled = blocks * tuning.number("kPassThreads") * lines * (16 // dtype.itemsize)
@@ -668,8 +668,9 @@ def test_the_sample_of_one_grid_tells_k_and_its_store_is_small(dtype):
         store = room * (dtype.itemsize + 4)
         assert store <= 1.5 * k * (dtype.itemsize + 8) + 0.08 * cols * dtype.itemsize + 2**16
     assert served >= 20
-    for rows, cols in ((1, tuning.number("kOneGridMinCols") - 1), (1, 2**32), (9, 2**22)):
-        assert "delegate.one_grid" not in every_form(meta(rows, cols, dtype=dtype), 1)
+    least, listed = tuning.number("kOneGridMinCols"), tuning.number("kGridListed")
+    for rows, cols, k in ((1, least - 1, 1), (1, 2**32, 1), (9, 2**22, 1), (1, 2**25, listed + 1)):
+        assert "delegate.one_grid" not in every_form(meta(rows, cols, dtype=dtype), k)
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64], ids=oracle.name_of)

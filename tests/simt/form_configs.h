@@ -146,6 +146,8 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
   if (buffer >= 0) config.buffer = std::min(problem.cols, 2 * problem.k + buffer);
   if (passes >= 0) config.likely_passes = static_cast<int>(passes);
   if (rank > 0 && rank <= config.sample.delegates) config.sample.rank = static_cast<int>(rank);
+  const int64_t upper = take("upper_rank", -1);
+  if (upper >= 0 && upper <= config.sample.delegates) config.sample.upper = static_cast<int>(upper);
   return config;
 }
 
@@ -159,6 +161,7 @@ cuda::delegate::OneGrid config_of(const Problem& problem, const cuda::Device& de
   sample.rank = static_cast<int>(take("rank", sample.rank));
   require(sample.rank >= 1 && sample.rank <= sample.delegates, "a bound of that rank");
   require(problem.rows <= 2 * device.sm_count, "so many rows");  // the emulator's room
+  require(problem.k <= cuda::tuning::kGridListed, "so many winners");
   cuda::delegate::OneGrid config{};
   config.sample = sample;
   config.prefetched_tiles = 2;

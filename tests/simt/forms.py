@@ -59,6 +59,7 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
     return {
         "buffer": rng.choice((-1, -1, 64, 300)),
         "rank": rng.choice((-1, -1, 1, 9)),
+        "upper_rank": rng.choice((-1, 0, 1, 5, 40)),
         "likely_passes": rng.choice((-1, 0, 1, 2)),
     }
 

@@ -165,11 +165,11 @@ RESIDENT_GRID = (
 ONE_GRID = (
     "float32 normal 2x20001 k=50 form=delegate.one_grid forced=1 blocks=2 sm_count=4",
     "float32 normal 1x150001 k=300 form=delegate.one_grid forced=1 blocks=2 lines=2 group=16 sm_count=2",
-    "float32 few_distinct 1x40000 k=4500 sorted=0 form=delegate.one_grid forced=1 blocks=3 sm_count=2",
+    "float32 few_distinct 1x40000 k=4000 form=delegate.one_grid forced=1 blocks=3 sm_count=2",
     "float32 normal 1x20000 k=60 form=delegate.one_grid forced=1 blocks=3 rank=1 sm_count=2",
     "float32 normal 1x60000 k=700 form=delegate.one_grid forced=1 blocks=2 rank=20 buffer=9000 sm_count=2",
     "float32 normal 1x60000 k=2000 form=delegate.one_grid forced=1 blocks=3 rank=60 sm_count=2",
-    "int16 all_equal 1x60000 k=6000 sorted=0 last_alone=1 form=delegate.one_grid forced=1 blocks=2 "
+    "int16 all_equal 1x60000 k=3000 sorted=0 last_alone=1 form=delegate.one_grid forced=1 blocks=2 "
     "sm_count=2",
     "float32 normal 1x60000 k=2000 form=delegate.one_grid forced=1 blocks=3 rank=60 counts=0 sm_count=2",
 )
@@ -282,6 +282,12 @@ MUTANTS = (
     ),
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // all warps have theirs", ";", LAST_SELECTED),
     Mutant(
+        "device/stored_candidates.cuh",
+        "if (list_[i] < last || last < list_[i]) continue;",
+        "if (last < list_[i]) continue;",
+        LAST_SELECTED,
+    ),
+    Mutant(
         "device/radix_passes.cuh",
         "finishes_early() && wanted != Wanted::kLast",
         "finishes_early()",
@@ -295,6 +301,11 @@ MUTANTS = (
     ),
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
     Mutant("device/row_sample.cuh", "wait_for_kernel_before();  // the row's state is zero", ";", SAMPLE),
+    # Few candidates, compared each with all.
+    Mutant("device/stored_candidates.cuh", "__syncthreads();  // the list is whole", ";", SAMPLE),
+    Mutant("device/stored_candidates.cuh", "rank += x < list[i]", "rank += !(list[i] < x)", SAMPLE),
+    Mutant("device/stored_candidates.cuh", "if (rank >= owed) return;", "if (rank > owed) return;", SAMPLE),
+    Mutant("device/element_bounds.cu", "__syncthreads();  // all are listed", ";", TWO_BOUNDS),
     # Rows in registers, and rows in order.
     Mutant("device/sorted_list.cuh", "__syncthreads();  // the list is filled up", ";", DIGITS),
     Mutant("air/resident_row.cu", "shared.range.reset();", ";", RESIDENT),
@@ -451,7 +462,12 @@ MUTANTS = (
     Mutant("delegate/one_grid.cu", "++end.bin;", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "all_stored > params.capacity", "false", ONE_GRID),
     Mutant("delegate/one_grid.cu", "all_stored < k", "false", ONE_GRID),
-    Mutant("delegate/one_grid.cu", "reaches && selection.split < x", "false", ONE_GRID),
+    Mutant(
+        "delegate/one_grid.cu",
+        "params.last_alone ? rank == params.k - 1",
+        "params.last_alone ? rank == params.k - 2",
+        ONE_GRID,
+    ),
     Mutant("delegate/one_grid.cu", "__syncthreads();  // nothing of the counts is in use", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "__syncthreads();  // all are listed", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "__syncthreads();  // all are there", ";", ONE_GRID),

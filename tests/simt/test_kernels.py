@@ -131,7 +131,7 @@ FORMS = {
     "delegate.one_grid": [
         ("2x20001", 50, "forced=1 blocks=2"),
         ("1x150001", 300, "forced=1 blocks=2 lines=2 group=16"),
-        ("1x40000", 4500, "forced=1 blocks=3"),
+        ("1x40000", 4000, "forced=1 blocks=3"),
         ("1x20000", 60, "forced=1 blocks=3 rank=1"),
         ("1x20000", 700, "forced=1 blocks=2 buffer=600"),
         ("2x20000", 60, "forced=1 blocks=3 lines=2 group=32 sm_count=2"),
@@ -146,6 +146,9 @@ FORMS = {
     "delegate.from_sample": [
         ("1x140000", 100, "forced=1"),
         ("1x140000", 500, "forced=1 buffer=64"),
+        ("1x140000", 500, "forced=1 upper_rank=1"),
+        ("1x140000", 500, "forced=1 upper_rank=300"),
+        ("1x140000", 2000, "forced=1 upper_rank=20 likely_passes=1"),
     ],
     "delegate.two_bounds": [
         ("1x9000", 1100, "forced=1 threads=128 sample_blocks=4"),

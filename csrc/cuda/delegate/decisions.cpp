@@ -73,7 +73,8 @@ FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const 
   const int64_t most = (problem.k << config.alpha) / config.beta + problem.k * 32 + 64;
   config.second_buffer =
       std::min({most, problem.cols, std::max(problem.cols / tuning::kDelegateMinBufferShare, 2 * problem.k)});
-  config.likely_passes = passes_of_stored(problem, 2.0 * static_cast<double>(problem.k));
+  config.likely_passes =
+      passes_of_stored(problem, 2.0 * static_cast<double>(problem.k), tuning::kPassOnePassCandidates);
   config.launches_ahead = device.compute_capability >= 90;
   return config;
 }
@@ -84,7 +85,8 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   config.sample = sample;
   config.blocks_per_row = blocks_of_passes(problem, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
-  config.likely_passes = passes_of_stored(problem, sample.candidates);
+  config.likely_passes = passes_of_stored(problem, sample.candidates, tuning::kPassOnePassBetween);
+  if (config.likely_passes > 0) config.sample.upper = upper_rank(problem, sample);
   config.buffer = sample.room;
   config.launches_ahead = device.compute_capability >= 90;
   return config;
@@ -135,11 +137,8 @@ OneGrid OneGrid::plan(const Problem& problem, const Device& device) {
 
 bool OneGrid::serves(const Problem& problem, const Device& device) {
   return problem.rows <= tuning::kGridMostRows && problem.cols >= tuning::kOneGridMinCols &&
-         has_narrow_indices(problem.cols) && plan(problem, device).sample.delegates > 0;
-}
-
-bool OneGrid::in_order(const Problem& problem) const {
-  return problem.k <= tuning::kGridListed || problem.last_alone;
+         problem.k <= tuning::kGridListed && has_narrow_indices(problem.cols) &&
+         plan(problem, device).sample.delegates > 0;
 }
 
 namespace {
@@ -153,7 +152,7 @@ TwoBounds with_bounds(const Problem& problem, const Device& device) {
   config.candidates = bounds.candidates;
   config.buffer = bounds.room;
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
-  config.likely_passes = passes_of_stored(problem, config.candidates);
+  config.likely_passes = passes_of_stored(problem, config.candidates, tuning::kPassOnePassBetween);
   config.launches_ahead = device.compute_capability >= 90;
   return config;
 }
@@ -171,8 +170,7 @@ bool TwoBounds::serves(const Problem& problem, const Device& device) {
     return false;
   }
   const TwoBounds config = with_bounds(problem, device);
-  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
-  const double room = static_cast<double>(config.buffer);
+  const double cols = static_cast<double>(problem.cols), room = static_cast<double>(config.buffer);
   if (room > tuning::kTwoBoundsMostBetween * cols) return false;
   // Candidates must not take much more than the outputs: bytes of a row.
   const double element_bytes = dtype_bytes(problem.dtype);

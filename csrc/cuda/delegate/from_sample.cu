@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kPassThreads)
 // Step 2, and the last block's part of step 3.
 template <class Order, class Index>
 __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
-    store_candidates(RadixPasses<typename Order::Bits, Index> params, Order order) {
+    store_candidates(RadixPasses<typename Order::Bits, Index> params, Order order, int spare_bits) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -87,7 +87,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   const Extended bound = state.bound;
   const Index last_index = static_cast<Index>(params.cols - 1);
   if (threadIdx.x == 0) {
-    range = range.of(params, bound, static_cast<Word>(state.greatest), tuning::kSampleSpareBits);
+    range = range.of(params, bound, static_cast<Word>(state.greatest), spare_bits);
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
   const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
@@ -162,7 +162,8 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   error = allow_shared_memory(store_candidates<Order, Index>, kStoreBytes<Index>, allowed_store);
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
-                        kPassThreads, kStoreBytes<Index>, stream, params, order);
+                        kPassThreads, kStoreBytes<Index>, stream, params, order,
+                        sample.upper > 0 ? 0 : tuning::kSampleSpareBits);
   if (error != cudaSuccess) return error;
   return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
 }

@@ -41,9 +41,10 @@ inline constexpr double kTwoBoundsMostBetween = 0.25;
 inline constexpr int64_t kManyColsPerK = 4;
 inline constexpr int64_t kManyColsPerCounted = 64;
 // A warp sorts out what reaches the lower bound from so many elements on: counters take an atomic a
-// nanosecond. Fewer where an entry has more than 8 bytes; and where most are winners that have a stage of
-// their own, for which they then leave room.
-inline constexpr int kReachingStaged = 672;
+// nanosecond, and fewer would be flushed too often (128: 2 % slower). More would leave two blocks an SM too
+// little L1 for the loads on their way (672: 3 %). Fewer where an entry has more than 8 bytes; and where most
+// are winners that have a stage of their own, for which they then leave room.
+inline constexpr int kReachingStaged = 480;
 inline constexpr int kWideReachingStaged = 256;
 inline constexpr int kFewReachingStaged = 160;
 inline constexpr int kFewWideReachingStaged = 64;
@@ -153,7 +154,7 @@ inline constexpr int kGridLeastGroup = 8;
 inline constexpr double kGridPrefetchBytes = 17.5e6;
 // A warp writes out its candidates from so many on.
 inline constexpr int kGridStaged = 128;
-// Of a list that one block puts in order, or whose shares blocks rank: so many winners come in order.
+// Of a list that one block puts in order, or whose shares blocks rank: there are no more winners.
 inline constexpr int kGridListed = 4096;
 // Where so few candidates are expected, they are not counted as they are stored: as many as a list has are
 // ranked by comparing all.

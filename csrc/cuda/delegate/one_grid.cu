@@ -56,7 +56,6 @@ constexpr int kMostPasses = (64 + 32) / tuning::kStoredCountBits + 2;
 // What the blocks of a row tell each other. All zero at first.
 struct RowState {
   unsigned long long stored;    // candidates, or so many would be if there were room
-  unsigned long long written;   // winners, from the first place on, by the last step of many
   unsigned long long listed;    // entries of the list that one block then puts in order
   unsigned long long greatest;  // key that is stored
   uint32_t beyond;              // candidates beyond the digit
@@ -73,8 +72,8 @@ struct Params {
   int64_t row_stride, cols;
   uint32_t k;
   int index_bits;
-  bool in_order, last_alone;  // or winners in any order
-  bool counts;                // candidates, as they are stored
+  bool last_alone;
+  bool counts;  // candidates, as they are stored
   int prefetched_tiles;
   Sample<Bits, Index> sample;
   RowState* states;                     // rows
@@ -93,7 +92,7 @@ struct Shared {
   TargetDigitScratch<uint32_t> search;
   BlockScratch<Word, Index> sort;
   KeyRange<Word> seen;
-  unsigned long long staged[2][kWarps + 1];
+  unsigned long long staged[kWarps + 1];
   uint32_t listed;
   uint32_t most;  // of a bin
 };
@@ -111,7 +110,7 @@ constexpr size_t kStageBytes = kWarps * Store<Bits>::bytes(tuning::kGridStaged);
 
 template <class Bits>
 size_t dynamic_bytes(const Sample<Bits, Index>& sample) {
-  static_assert(2 * kStageBytes<Bits> <= kListBytes<Bits>);
+  static_assert(kStageBytes<Bits> <= kListBytes<Bits>);
   const size_t listing = kListBytes<Bits> + 2 * kGridBins * sizeof(uint32_t);
   return std::max({listing, kCountBytes<Index> + kStageBytes<Bits>, sample.shared_bytes()});
 }
@@ -201,7 +200,7 @@ struct RowOfGrid {
   }
 };
 
-// Where winners are told from others by digits: of the stored candidates, or of the row.
+// Where winners are told from others by digits: of what is stored, or of the row.
 template <class Bits>
 struct Digits {
   Selection<typename KeyWord<Bits>::type, Index> selection;
@@ -209,8 +208,8 @@ struct Digits {
   bool of_row;
 };
 
-// Resolves digits until one block can tell the rest apart, and writes the winners. By all threads of the
-// row's blocks, which have waited for each other once.
+// Resolves digits until one block can put in order what may win, and writes the winners. By all threads of
+// the row's blocks, which have waited for each other once.
 template <class Order, class Bits = typename Order::Bits>
 __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digits<Bits> digits,
                                               RowBarrier barrier) {
@@ -230,10 +229,8 @@ __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digit
   const int64_t cols = min(part_cols, params.cols - first);
   const Index reversed = static_cast<Index>(params.cols - 1) - static_cast<Index>(first);
 
-  const auto left = [&] {  // for one block
-    return params.in_order ? params.k - selection.owed + selection.candidates : selection.candidates;
-  };
-  for (int pass = 0; left() > kGridListed; ++pass) {
+  const auto reaching = [&] { return params.k - selection.owed + selection.candidates; };
+  for (int pass = 0; reaching() > kGridListed; ++pass) {
     const Digit digit = digits.next;
     const int bins = 1 << digit.width();
     __syncthreads();  // nothing of the counts is in use
@@ -269,35 +266,26 @@ __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digit
   }
 
   __syncthreads();  // nothing of the list's memory is in use
-  constexpr size_t kStage = Store<Bits>::bytes(tuning::kGridStaged);
-  unsigned char* const stages = dynamic_shared() + threadIdx.x / 32 * 2 * kStage;
-  Store<Bits> listed(stages, tuning::kGridStaged, {row.listed, kGridListed}, &row.state.listed);
-  StagedWriter<Bits, Index, WinnerWriter<Bits>> winners(stages + kStage, tuning::kGridStaged, row.output,
-                                                        &row.state.written);
-  const auto deal = [&](Bits bits, Index index, bool there) {
-    const Extended<Bits> x = row.extended(bits, index);
-    const bool reaches = there && !(x < selection.low), wins = reaches && selection.split < x;
-    listed.push(reaches && (params.in_order || !wins), bits, index);
-    winners.push(wins && !params.in_order && !params.last_alone, bits, index);
+  Store<Bits> listed(dynamic_shared() + threadIdx.x / 32 * Store<Bits>::bytes(tuning::kGridStaged),
+                     tuning::kGridStaged, {row.listed, kGridListed}, &row.state.listed);
+  const auto list = [&](Bits bits, Index index, bool there) {
+    listed.push(there && !(row.extended(bits, index) < selection.low), bits, index);
   };
   if (!digits.of_row) {
-    row.visit_list(row.stored, stored, row.number, row.blocks, deal);
+    row.visit_list(row.stored, stored, row.number, row.blocks, list);
   } else {
     KeyFilter<Order> filter(row.order);
     visit_tiles<Reading::kAgain, BlockTeam, /*kEnds=*/true>(
         part, cols, /*part=*/0, /*parts=*/1, AllTiles{},
         [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
-        [&](Bits bits, int64_t at, bool chosen) { deal(bits, static_cast<Index>(first + at), chosen); },
+        [&](Bits bits, int64_t at, bool chosen) { list(bits, static_cast<Index>(first + at), chosen); },
         [&](int64_t) { filter.raise(selection.low.key, false); });
   }
-  listed.publish(row.shared.staged[0]);
-  winners.publish(row.shared.staged[1]);
+  listed.publish(row.shared.staged);
   __syncthreads();  // all warps have told
-  if (threadIdx.x == 0) listed.reserve(row.shared.staged[0]);
-  if (threadIdx.x == 32) winners.reserve(row.shared.staged[1]);
+  if (threadIdx.x == 0) listed.reserve(row.shared.staged);
   __syncthreads();  // the places are known
-  listed.finish(row.shared.staged[0]);
-  winners.finish(row.shared.staged[1]);
+  listed.finish(row.shared.staged);
   if (!is_last_block(&row.state.done, static_cast<uint32_t>(row.blocks))) return;
 
   const uint32_t count = static_cast<uint32_t>(__ldcg(&row.state.listed));
@@ -306,7 +294,7 @@ __device__ __noinline__ void select_by_digits(const RowOfGrid<Order>& row, Digit
     row.memory.indices[i] = __ldcg(row.listed.indices + i);
   }
   __syncthreads();  // the list is there
-  row.write_listed(count, params.in_order ? 0 : params.k - static_cast<uint32_t>(selection.owed));
+  row.write_listed(count, /*better=*/0);
 }
 
 // Ranks this block's share of the stored candidates by comparing each with all of them. By all threads of a
@@ -360,7 +348,7 @@ __device__ void write_part(const RowOfGrid<Order>& row, uint32_t stored, uint32_
         find_target_digit(counts, static_cast<int>(bins), behind - beyond + 1, shared.search);
     return {found.digit, beyond + found.above};
   };
-  const Place first = row.params.last_alone ? Place{last.digit, beyond + last.above} : place_of(row.number);
+  const Place first = place_of(row.number);
   Place end{last.digit, reaching};  // down to that bin
   if (row.number + 1 < parts) {
     end = place_of(row.number + 1);
@@ -399,8 +387,7 @@ __device__ __forceinline__ void write_winners(const RowOfGrid<Order>& row, const
     return select_by_digits(row, {RowSelection::whole_row(k, params.cols), first, /*of_row=*/true}, barrier);
   }
   const uint32_t stored = static_cast<uint32_t>(all_stored);
-  const bool ranks = params.in_order || params.last_alone;
-  if (ranks && stored <= kGridListed) return write_share(row, stored);
+  if (stored <= kGridListed) return write_share(row, stored);
   if (!params.counts || beyond >= k) {
     __syncthreads();  // the range is not looked at
     if (threadIdx.x == 0) {
@@ -426,13 +413,11 @@ __device__ __forceinline__ void write_winners(const RowOfGrid<Order>& row, const
   if (threadIdx.x % 32 == 0) atomicMax(&shared.most, most);
   __syncthreads();  // the most of a bin is known
   const uint32_t reaching = beyond + target.above + target.count;
-  const int parts = params.last_alone ? 1
-                                      : min(static_cast<int>(reaching / tuning::kGridPart) + 1,
-                                            min(tuning::kGridMostParts, row.blocks));
+  const int parts =
+      min(static_cast<int>(reaching / tuning::kGridPart) + 1, min(tuning::kGridMostParts, row.blocks));
   // A part has what it is to have, and a bin's more.
-  const uint32_t most_of_part =
-      params.last_alone ? target.count : reaching / static_cast<uint32_t>(parts) + 1 + shared.most;
-  if (ranks && stored <= tuning::kGridLookedAt && most_of_part <= kGridListed) {
+  const uint32_t most_of_part = reaching / static_cast<uint32_t>(parts) + 1 + shared.most;
+  if (stored <= tuning::kGridLookedAt && most_of_part <= kGridListed) {
     if (row.number < parts) write_part(row, stored, beyond, row.counts, parts, target);
     return;
   }
@@ -499,10 +484,10 @@ __global__ void __launch_bounds__(kPassThreads)
       },
       // Behind the bound's own index, elements of its key do not reach it.
       [&](int64_t first) { filter.raise(bound.key, first > bound_index); });
-  store.publish(shared.staged[0]);
+  store.publish(shared.staged);
   shared.seen.add({greatest, greatest});
   __syncthreads();  // all warps have told, and counted
-  if (threadIdx.x == 0) store.reserve(shared.staged[0]);
+  if (threadIdx.x == 0) store.reserve(shared.staged);
   if (threadIdx.x == 32) {
     atomicMax(&row.state.greatest, static_cast<unsigned long long>(shared.seen.greatest));
   }
@@ -514,7 +499,7 @@ __global__ void __launch_bounds__(kPassThreads)
     }
   }
   __syncthreads();  // the places are known
-  store.finish(shared.staged[0]);
+  store.finish(shared.staged);
 
   RowBarrier barrier(&row.state.arrived, row.blocks, /*waits=*/0);
   barrier.wait();
@@ -547,7 +532,6 @@ ErrorCode launch(const OneGrid& config, const Problem& problem, const Buffers& b
   params.k = static_cast<uint32_t>(problem.k);
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.last_alone = problem.last_alone;
-  params.in_order = !problem.last_alone && config.in_order(problem);
   params.counts = config.counts;
   params.prefetched_tiles = config.prefetched_tiles;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};

@@ -18,6 +18,70 @@ constexpr size_t find_bytes(const ElementSample& sample) {
          sizeof(ExtendedKey<typename KeyWord<Bits>::type, Index>) * elements_of_block(sample);
 }
 
+// The candidates of both ranks, from 1, among a selection's few. `memory` has room for three numbers more
+// than there are candidates. As narrow_in_list.
+template <class Word, class Index, class Entry>
+__device__ FoundBounds<Word, Index> bounds_by_comparing(int count, const Selection<Word, Index>& selection,
+                                                        uint64_t lower, uint64_t upper, uint32_t* memory,
+                                                        Entry&& entry) {
+  uint32_t &listed = memory[0], &of_lower = memory[1], &of_upper = memory[2];
+  uint32_t* const numbers = memory + 3;  // of the candidates
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  if (thread == 0) listed = 0;
+  __syncthreads();  // nothing is listed
+  for (int i = thread; i < count; i += threads) {
+    const ExtendedKey<Word, Index> x = entry(i);
+    if (!(x < selection.low) && !(selection.split < x)) {
+      numbers[atomicAdd(&listed, 1u)] = static_cast<uint32_t>(i);
+    }
+  }
+  __syncthreads();  // all are listed
+  const int candidates = static_cast<int>(listed), lane = thread % 32;
+  for (int own = thread / 32; own < candidates; own += threads / 32) {
+    const ExtendedKey<Word, Index> x = entry(static_cast<int>(numbers[own]));
+    uint32_t better = 0;
+    for (int i = lane; i < candidates; i += 32) better += x < entry(static_cast<int>(numbers[i]));
+    better = __reduce_add_sync(~0u, better);
+    if (lane == 0 && better + 1 == lower) of_lower = numbers[own];
+    if (lane == 0 && better + 1 == upper) of_upper = numbers[own];
+  }
+  __syncthreads();  // both are found
+  return {entry(static_cast<int>(of_lower)), entry(static_cast<int>(of_upper))};
+}
+
+// The entries of both ranks in a block's list. As bound_in_list.
+template <class Word, class Index, class Entry>
+__device__ FoundBounds<Word, Index> bounds_in_list(int count, const BoundRanks& ranks, int index_bits,
+                                                   uint32_t* histogram, ListSelectionScratch<Word>& scratch,
+                                                   Entry&& entry) {
+  using RowSelection = Selection<Word, Index>;
+  const auto first =
+      ListDigit<Word, Index>::counted(count, index_bits, kListDigitBits, histogram, scratch, entry);
+  const bool has_lower = ranks.lower <= count, has_upper = ranks.upper > 0;
+  FoundBounds<Word, Index> found{{0, 0}, RowSelection::highest()};
+  RowSelection lower{}, upper{};
+  if (has_lower) lower = first.selection_of(static_cast<uint64_t>(ranks.lower), histogram, scratch);
+  if (has_upper) upper = first.selection_of(static_cast<uint64_t>(ranks.upper), histogram, scratch);
+  if (has_lower && has_upper) {
+    // Mostly they are in one bin or two, which have few entries.
+    RowSelection both = lower;
+    both.split = upper.split;
+    const uint64_t above = static_cast<uint64_t>(ranks.upper) - upper.owed;
+    both.candidates = static_cast<uint64_t>(ranks.lower) - lower.owed + lower.candidates - above;
+    if (both.candidates <= kListCompared) {
+      return bounds_by_comparing(count, both, static_cast<uint64_t>(ranks.lower) - above, upper.owed,
+                                 histogram, entry);
+    }
+  }
+  const auto resolve = [&](const RowSelection& selection) {
+    return narrow_in_list(count, selection, /*slack=*/0, kListDigitBits, first.key_bits, first.index_bits,
+                          histogram, scratch.target, entry);
+  };
+  if (has_lower) found.lower = resolve(lower);
+  if (has_upper) found.upper = resolve(upper);
+  return found;
+}
+
 template <class Order, class Index>
 __global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
     find_in_sample(RadixPasses<typename Order::Bits, Index> params,
@@ -58,16 +122,11 @@ __global__ void __launch_bounds__(tuning::kTwoBoundsThreads)
                                    static_cast<Index>(last_index - static_cast<Index>(at[i]))};
   }
   find_key_range</*kInFlight=*/kElements>(elements, scratch, [&](int i) { return local[i].key; });
-  const auto bound_of = [&](int rank) {
-    return bound_in_list<Word, Index>(elements, static_cast<uint64_t>(rank), /*slack=*/0, params.index_bits,
-                                      kListDigitBits, histogram, scratch, [&](int i) { return local[i]; });
-  };
-  const BoundRanks& ranks = sample.ranks;
-  const Extended lower = ranks.lower <= elements ? bound_of(ranks.lower) : Extended{0, 0};
-  const Extended upper = ranks.upper > 0 ? bound_of(ranks.upper) : Selection<Word, Index>::highest();
-
   FoundBounds<Word, Index>* const of_row = sample.found + row * blocks;
-  if (thread == 0) of_row[number] = {lower, upper};
+  const BoundRanks& ranks = sample.ranks;
+  const auto found = bounds_in_list<Word, Index>(elements, ranks, params.index_bits, histogram, scratch,
+                                                 [&](int i) { return local[i]; });
+  if (thread == 0) of_row[number] = found;
   wait_for_kernel_before();  // the row's state is zero
   auto& state = params.states[row];
   if (thread == 0) {

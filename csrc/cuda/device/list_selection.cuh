@@ -49,6 +49,9 @@ __device__ void count_in_list(int count, const Selection<Word, Index>& selection
   }
 }
 
+// So few candidates are compared, each with all: a digit's barriers take longer.
+inline constexpr int kListCompared = 128;
+
 // Resolves digits of the selection's candidates, which differ in so many bits, until no more than `slack` of
 // them are more than is owed: what reaches the bound that is returned are the winners and those. entry(i) is
 // number i of `count` in a list in shared memory; no two are equal, and it may have others than the
@@ -72,6 +75,40 @@ __device__ ExtendedKey<Word, Index> narrow_in_list(int count, Selection<Word, In
   }
   return selection.low;
 }
+
+// The first digit of a list's keys, over their range.
+template <class Word, class Index>
+struct ListDigit {
+  Selection<Word, Index> all;
+  Digit digit;
+  int key_bits, index_bits;  // below it
+
+  // Counts it. `scratch` has the range; otherwise as bound_in_list.
+  template <class Entry>
+  __device__ static ListDigit counted(int count, int index_bits, int digit_bits, uint32_t* histogram,
+                                      const ListSelectionScratch<Word>& scratch, Entry&& entry) {
+    const int key_bits = bits_of(static_cast<Word>(scratch.range.greatest - scratch.range.least));
+    const Digit digit = digit_of_pass(1, digit_bits, key_bits, index_bits);
+    auto all = Selection<Word, Index>::whole_row(/*k=*/1, count);
+    all.low.key = static_cast<Word>(scratch.range.least);
+    clear_histogram(histogram, 1 << digit.width());
+    __syncthreads();  // no thread counts into bins that another has yet to clear
+    SeesNothing nothing;
+    count_in_list(count, all, digit, histogram, nothing, entry);
+    __syncthreads();  // all have counted
+    return {all, digit, key_bits - digit.key_width, index_bits - digit.index_width};
+  }
+
+  // What the digit leaves of the list for the entry of a rank. By all threads.
+  __device__ Selection<Word, Index> selection_of(uint64_t rank, const uint32_t* histogram,
+                                                 ListSelectionScratch<Word>& scratch) const {
+    Selection<Word, Index> selection = all;
+    selection.owed = rank;
+    const auto target = find_target_digit(histogram, 1 << digit.width(), rank, scratch.target);
+    selection.narrow(digit, target.digit, target.above, target.count);
+    return selection;
+  }
+};
 
 // A bound that k of `count` entries reach, and `slack` more at most; 1 <= k <= count. Digits are of the keys'
 // range, which `scratch` has.

@@ -67,6 +67,8 @@ inline constexpr int kPassStoredDigitBits = 12;
 // Where more are expected, passes that have work: one, as their first digit is known; two for more than so
 // many, of which that digit leaves too many to select from at once.
 inline constexpr double kPassOnePassCandidates = 1 << 18;
+// The same where the digit is of the range between two bounds, or guesses.
+inline constexpr double kPassOnePassBetween = 1 << 20;
 
 // ---- A sample of a row (row_sample.h) ----
 

@@ -47,10 +47,10 @@ inline int digit_bits_that_fit(const Problem& problem, const Device& device) {
 }
 
 // Passes that a selection from so many stored candidates is likely to have work for.
-inline int passes_of_stored(const Problem& problem, double candidates) {
+inline int passes_of_stored(const Problem& problem, double candidates, double of_one_pass) {
   const bool wide = dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
   if (candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes) return 0;
-  return candidates <= tuning::kPassOnePassCandidates ? 1 : 2;
+  return candidates <= of_one_pass ? 1 : 2;
 }
 
 }  // namespace gputopk::cuda

@@ -72,7 +72,7 @@ struct RowState {
   ExtendedKey<Word, Index> bound;  // what the winners reach and no others, once it is known
   // Of candidates that were stored before the first pass: the greatest that one can be, where there is such a
   // bound; leading bits, of the key and of the index, that the passes need not look at; a key near the row's
-  // best; how many candidates are beyond the digit that was counted as they were stored.
+  // best or the last winner; how many candidates are beyond the digit that was counted as they were stored.
   ExtendedKey<Word, Index> upper;
   int key_bits_less, index_bits_less;
   unsigned long long greatest, beyond;

@@ -20,6 +20,7 @@ struct Sample {
   int group;
   int rank;  // of the bound, or one no more than `slack` behind it
   int slack;
+  int upper;                                               // rank of the upper guess; 0: none
   int delegates;                                           // a row
   int lines;                                               // of memory that a lane looks at; 0: elements
   Strata strata;                                           // of either; one of each is read
@@ -32,6 +33,7 @@ struct Sample {
     delegates = sample.delegates;
     group = blocks_per_row * tuning::kPassThreads / delegates;
     rank = sample.rank;
+    upper = sample.upper;
     lines = sample.lines;
     slack = rank / (lines > 0 ? tuning::kSampleLinesSlack : tuning::kSampleElementsSlack);
     strata = lines > 0 ? Strata::of((cols / kPerVector<Bits> - 1) / kLineVectors,
@@ -104,8 +106,8 @@ __device__ void add_delegate(const Sample<Bits, Index>& sample, int64_t row, int
   sample.list[row * sample.delegates + thread / sample.group] = best;
 }
 
-// The bound, of a row's delegates, all of which are there; scratch.range is the range of their keys. `shared`
-// has sample.shared_bytes(). By all threads of a block.
+// The bound, of a row's delegates, all of which are there; scratch.range is the range of their keys, up to
+// the upper guess where there is one. `shared` has sample.shared_bytes(). By all threads of a block.
 template <class Bits, class Index, class Word = typename KeyWord<Bits>::type>
 __device__ ExtendedKey<Word, Index> bound_of_delegates(const Sample<Bits, Index>& sample, int64_t row,
                                                        int index_bits, unsigned char* shared,
@@ -118,14 +120,24 @@ __device__ ExtendedKey<Word, Index> bound_of_delegates(const Sample<Bits, Index>
     local[i] = {__ldcg(&list[i].key), __ldcg(&list[i].reversed)};
     return local[i].key;
   });
-  return bound_in_list<Word, Index>(sample.delegates, static_cast<uint64_t>(sample.rank),
-                                    static_cast<uint64_t>(sample.slack), index_bits, kListDigitBits,
-                                    histogram, scratch, [&](int i) { return local[i]; });
+  const auto entry = [&](int i) { return local[i]; };
+  const uint64_t rank = static_cast<uint64_t>(sample.rank), slack = static_cast<uint64_t>(sample.slack);
+  if (sample.upper == 0) {
+    return bound_in_list<Word, Index>(sample.delegates, rank, slack, index_bits, kListDigitBits, histogram,
+                                      scratch, entry);
+  }
+  const auto first = ListDigit<Word, Index>::counted(sample.delegates, index_bits, kListDigitBits, histogram,
+                                                     scratch, entry);
+  const auto upper = first.selection_of(static_cast<uint64_t>(sample.upper), histogram, scratch);
+  const auto lower = first.selection_of(rank, histogram, scratch);
+  if (threadIdx.x == 0) scratch.range.greatest = upper.split.key;
+  return narrow_in_list(sample.delegates, lower, slack, kListDigitBits, first.key_bits, first.index_bits,
+                        histogram, scratch.target, entry);
 }
 
-// Writes the row's bound, and a key near its greatest, to its state. `best` is of this thread's elements in
-// part `part` of the row's sample; `shared` has sample.shared_bytes(). By all threads of a kernel's blocks,
-// which waits for the kernel before.
+// Writes the row's bound, and a key near its greatest or the upper guess, to its state. `best` is of this
+// thread's elements in part `part` of the row's sample; `shared` has sample.shared_bytes(). By all threads of
+// a kernel's blocks, which waits for the kernel before.
 template <class Bits, class Index>
 __device__ void find_bound(const RadixPasses<Bits, Index>& params, const Sample<Bits, Index>& sample,
                            int64_t row, int part, ExtendedKey<typename KeyWord<Bits>::type, Index> best,

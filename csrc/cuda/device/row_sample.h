@@ -47,7 +47,7 @@ inline RowSample with_lines(const Problem& problem, int blocks, int lines, int g
   const int vector = 16 / dtype_bytes(problem.dtype);
   const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
   const int threads = blocks * tuning::kPassThreads;
-  RowSample sample{{blocks, lines, threads / group, 0}, 0, 0};
+  RowSample sample{{blocks, lines, threads / group, 0, 0}, 0, 0};
   sample.candidates = rank * cols / (static_cast<double>(lines) * threads * vector);
   // The best delegates of an equal or a sorted row are those of one line. If what they stand for is less than
   // k, one of another line is asked for, which lies far apart: reaching >= k.
@@ -99,6 +99,17 @@ inline RowSample sample_of_lines(const Problem& problem) {
   int group = 1;
   while (threads / group > tuning::kSampleMostDelegates) group *= 2;
   return with_lines(problem, blocks, tuning::kSampleLines, group, rank);
+}
+
+// The rank of a delegate that fewer than k elements reach, all but surely; 0 where none tells.
+inline int upper_rank(const Problem& problem, const RowSample& sample) {
+  const double elements =
+      double{tuning::kPassThreads} * sample.blocks * sample.lines * (16 / dtype_bytes(problem.dtype));
+  const double winners = elements * static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  // Some delegates stand for more winners than one.
+  const double reached = sample.delegates * (1 - std::exp(-winners / sample.delegates));
+  const double rank = reached - tuning::kSampleDeviations * std::sqrt(winners) - tuning::kSampleExtraRank;
+  return static_cast<int>(std::max(rank, 0.0));
 }
 
 // Whether such a bound says much: near the least delegate it would not.

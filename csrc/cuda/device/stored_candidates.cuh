@@ -127,15 +127,20 @@ class StoredList {
 
   // Hands out what the selection is asked for, which the entries that reach the bound decide: those, behind
   // the `before` winners of the row that were written before, or the least of them.
-  __device__ void hand_out(const RadixPasses<Bits, Index>& params, int64_t row, const Extended& bound,
+  __device__ void hand_out(const RadixPasses<Bits, Index>& params, const Extended& bound,
                            int64_t before) const {
     if (params.wanted == Wanted::kWinners) write(bound, before);
     if (params.wanted != Wanted::kLast) return;
     const Extended last = least_that_reaches(bound);
-    if (threadIdx.x == 0) params.write_last(row, last);
+    for (int i = static_cast<int>(threadIdx.x); i < entries_; i += static_cast<int>(blockDim.x)) {
+      if (list_[i] < last || last < list_[i]) continue;
+      output_.write(params.k - 1, value(i), static_cast<Index>(last_index_ - last.reversed));
+    }
   }
 
  private:
+  __device__ Bits value(int i) const { return keeps_values_ ? values_[i] : __ldcg(buffer_.values + i); }
+
   __device__ Extended least_that_reaches(const Extended& bound) const {
     __shared__ Extended of_warps[tuning::kPassThreads / 32];
     const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
@@ -166,8 +171,7 @@ class StoredList {
       if (lane == 0) at = atomicAdd(&written, static_cast<uint32_t>(__popc(winners)));
       at = __shfl_sync(~0u, at, 0) + __popc(winners & ((1u << lane) - 1));
       if (wins) {
-        const Bits value = keeps_values_ ? values_[i] : __ldcg(buffer_.values + i);
-        output_.write(before + at, value, static_cast<Index>(last_index_ - list_[i].reversed));
+        output_.write(before + at, value(i), static_cast<Index>(last_index_ - list_[i].reversed));
       }
     }
   }
@@ -182,6 +186,41 @@ class StoredList {
   bool keeps_values_;
 };
 
+// take_best_of_stored, of a few: each thread compares its own with all. One barrier, and little code, as what
+// a block runs but once waits for its code.
+template <class Order, class Index>
+__device__ void take_best_of_few(const RadixPasses<typename Order::Bits, Index>& params, const Order& order,
+                                 int64_t row, int which, int entries, uint64_t owed, int64_t before,
+                                 unsigned char* shared) {
+  using Bits = typename Order::Bits;
+  using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
+  static_assert(kListCompared <= tuning::kPassThreads);
+  Extended* const list = reinterpret_cast<Extended*>(shared);
+  const CandidateBuffer<Bits, Index> buffer = params.buffer(which, row);
+  const int own = static_cast<int>(threadIdx.x);
+  Bits value{};
+  Index index{};
+  Extended x{};
+  __syncthreads();  // what else was in `shared` has been read
+  if (own < entries) {
+    value = __ldcg(buffer.values + own);
+    index = __ldcg(buffer.indices + own);
+    x = {order(value), static_cast<Index>(static_cast<Index>(params.cols - 1) - index)};
+    list[own] = x;
+  }
+  __syncthreads();  // the list is whole
+  if (own >= entries) return;
+  uint32_t rank = 0;
+#pragma unroll 8
+  for (int i = 0; i < entries; ++i) rank += x < list[i];
+  if (rank >= owed) return;
+  const bool is_last = rank + 1 == owed;
+  if (params.wanted == Wanted::kWinners || (params.wanted == Wanted::kLast && is_last)) {
+    params.output.row(row, params.k).write(before + rank, value, index);
+  }
+  if (is_last) params.states[row].bound = x;
+}
+
 // By one block: writes the `owed` best of the `entries` candidates in the selection's buffer `which` behind
 // the `before` winners that were written before, which decides the row. `shared`:
 // list_selection_bytes(bytes), 16-byte aligned, where `bytes` hold the entries as extended keys at least.
@@ -191,6 +230,10 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
                                     int64_t before, unsigned char* shared, size_t bytes) {
   using Word = typename KeyWord<typename Order::Bits>::type;
   __shared__ ListSelectionScratch<Word> scratch;
+  if (entries <= kListCompared) {
+    take_best_of_few(params, order, row, which, entries, owed, before, shared);
+    return;
+  }
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(shared);
   StoredList<Order, Index> list(params, order, row, which, entries, shared + sizeof(uint32_t) * kListBins,
                                 bytes);
@@ -198,7 +241,7 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   find_key_range</*kInFlight=*/8>(entries, scratch, [&](int i) { return list.take(i); });
   const auto bound = bound_in_list<Word, Index>(entries, owed, /*slack=*/0, params.index_bits, kListDigitBits,
                                                 histogram, scratch, [&](int i) { return list[i]; });
-  list.hand_out(params, row, bound, before);
+  list.hand_out(params, bound, before);
   if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
@@ -251,15 +294,16 @@ __device__ void select_stored(
   const bool between = above < k && k <= above + stored;
   const bool all_stored = stored <= static_cast<uint64_t>(params.buffer_capacity[0]);
   const bool listed = between && all_stored && stored <= tuning::kStoredListBytes / sizeof(Extended);
+  const bool by_digit = between && above + beyond < k;
   take_histogram(params.histogram + (row << params.digit_bits), local, range.bins());
+  if (listed && (!by_digit || entries <= kListCompared)) {
+    take_best_of_stored(params, order, row, 0, entries, k - above, static_cast<int64_t>(written), rest,
+                        tuning::kStoredListBytes);
+    if (threadIdx.x == 0) state.begin(1, kNoPass);
+    return;
+  }
 
-  if (!between || above + beyond >= k) {
-    if (listed) {
-      take_best_of_stored(params, order, row, 0, entries, k - above, static_cast<int64_t>(written), rest,
-                          tuning::kStoredListBytes);
-      if (threadIdx.x == 0) state.begin(1, kNoPass);
-      return;
-    }
+  if (!by_digit) {
     __syncthreads();  // the counts are zero for the first pass
     if (threadIdx.x != 0) return;
     state.buffered = 0;
@@ -298,7 +342,7 @@ __device__ void select_stored(
         narrow_in_list(entries, selection, /*slack=*/0, tuning::kStoredCountBits, range.key_bits_left(),
                        range.index_bits_left(), reinterpret_cast<uint32_t*>(local), list_scratch,
                        [&](int i) { return list[i]; });
-    list.hand_out(params, row, bound, static_cast<int64_t>(written));
+    list.hand_out(params, bound, static_cast<int64_t>(written));
     if (threadIdx.x != 0) return;
     state.bound = bound;
     state.begin(1, kNoPass);

@@ -64,23 +64,25 @@ OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, 
   const double winners = SampledWinners(bounds.sample, selection).mean;
   config.two_sided = two_sided.value_or(problem.k >= tuning::kTwoSidedMinK &&
                                         bounds.ranks.upper >= tuning::kTwoSidedLeastSure * winners);
-  double candidates;  // that passes look at
+  double candidates, of_one_pass;  // that passes look at
   if (config.two_sided) {
     config.sample = bounds.sample;
     config.ranks = bounds.ranks;
     config.store = bounds.reaching_room;
     config.buffer = bounds.room;
     candidates = bounds.candidates;
+    of_one_pass = tuning::kPassOnePassBetween;
   } else {
     const RowSample sample =
         sample_of_lines_tells(selection) ? sample_of_lines(selection) : sample_of_elements(selection);
     config.one = sample;
     config.store = config.buffer = sample.room;
     candidates = sample.candidates;
+    of_one_pass = tuning::kPassOnePassCandidates;
   }
   config.blocks_per_row = blocks_of_passes(selection, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(selection, device));
-  config.likely_passes = passes_of_stored(selection, candidates);
+  config.likely_passes = passes_of_stored(selection, candidates, of_one_pass);
   config.store_blocks_per_row = static_cast<int>(divide_up(config.blocks_per_row, tuning::kPassBlocksPerSm));
   const int64_t warps = int64_t{config.store_blocks_per_row} * (tuning::kPassThreads / 32);
   const int bytes = dtype_bytes(problem.dtype);
