@@ -7,11 +7,10 @@
     python bench/sweep_plan.py --rows 1 8 --cols 2^20 2^28 --output bench/results/plan-h200-6.jsonl
     python bench/sweep_plan.py --set held callers short --output bench/results/plan-h200-7.jsonl
 
-The last takes the shapes of sets of bench_topk.py in place of random ones: those that models call with.
-
 The second times some forms anew at the requests of a recorded sweep, after they were changed, and adds to
 that file a header and records that stand for those forms' earlier ones; with --missing, only where a form
-that now serves a request has no time.
+that now serves a request has no time. The last takes the shapes of sets of bench_topk.py, those that models
+call with, in place of random ones.
 
 Rows, cols and k are drawn log-uniformly, so that they lie between the powers of two as callers' do, single
 rows and k near cols more often than that would bring them; dtypes by width; inputs from those that kernels
@@ -75,21 +74,20 @@ def draw(
     return {"rows": rows, "cols": cols, "k": k, "dtype": random_.choice(DTYPES)}
 
 
-def drawn(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+def drawn(random_: random.Random, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Random requests, without end."""
-    random_ = random.Random(options.seed)
     while True:
-        yield draw(random_, options.rows, *options.cols) | {"hard": random_.choice(INPUTS[1:])}
+        yield draw(random_, options.rows, *options.cols)
 
 
 def requests_of(sets: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Each shape and dtype of the sets' matrices once, with hard inputs in turn."""
+    """Each shape and dtype of the sets' matrices once."""
     seen = set()
     for point in itertools.chain.from_iterable(map(shapes.point_set, sets)):
         request = {"rows": point.rows, "cols": point.cols, "k": point.k, "dtype": point.dtype}
         if point.inner == 1 and tuple(request.values()) not in seen:
-            yield request | {"hard": INPUTS[1 + len(seen) % (len(INPUTS) - 1)]}
             seen.add(tuple(request.values()))
+            yield request
 
 
 def forms_of(request: dict[str, Any], order: bool) -> dict[str, bool]:
@@ -223,14 +221,15 @@ def main() -> int:
     path = options.output or report.RESULTS / "plan-cuda.jsonl"
     out = report.JsonLines(path)
     out.write(environment.header(device, options.commit, seed=options.seed))
+    random_ = random.Random(options.seed)
     start, points = time.monotonic(), 0
     progress = report.Progress(int(options.seconds))
-    for request in requests_of(options.set) if options.set else drawn(options):
+    for request in requests_of(options.set) if options.set else drawn(random_, options):
         if (spent := time.monotonic() - start) >= options.seconds:
             break
         if not options.least_k <= request["k"] <= options.most_k:
             continue
-        hard = request.pop("hard")
+        hard = INPUTS[1 + points % (len(INPUTS) - 1)] if options.set else random_.choice(INPUTS[1:])
         progress.done = int(spent)
         progress.show(f"{points} points; {request}")
         for name in ("normal", hard):
