@@ -69,7 +69,7 @@ struct OneBlock {
   static bool serves(const Problem& problem, const Device& device);
   static OneBlock plan(const Problem& problem, const Device& device);
   Work work(const Problem& problem, const Device& device) const;
-  bool in_order(const Problem&) const { return lists_row || lists_winners; }
+  bool in_order(const Problem& problem) const { return lists_row || lists_winners || problem.last_alone; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
@@ -94,7 +94,7 @@ struct OneCluster {
   static bool serves(const Problem& problem, const Device& device);
   static OneCluster plan(const Problem& problem, const Device& device);
   Work work(const Problem& problem, const Device& device) const;
-  bool in_order(const Problem&) const { return ranks_winners; }
+  bool in_order(const Problem& problem) const { return ranks_winners || problem.last_alone; }
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;

@@ -13,10 +13,12 @@
 // Where order is wanted and k is small, step 4 lists the winners too, and step 5, which knows every rank,
 // writes them in order. A row as short as the list is listed at once, and steps 1 to 4 are left out.
 //
+// Where the k-th element alone is wanted, nothing stops before few candidates are left, step 4 leaves winners
+// out, and step 5 writes the one whose rank it is.
+//
 // Rows are a rectangle's, or windows that the block reads its row's place, length and k from. Behind the
 // winners of a window come padding entries, worse than all others, so that a step that orders rows of k
-// entries leaves them there. Of windows the k-th element alone may be wanted: then nothing stops before few
-// candidates are left, and step 5 writes the one whose rank it is.
+// entries leaves them there.
 //
 // Reads after the first come from L1 or L2 where the rows of all blocks in flight fit there. It loses to
 // many_blocks.cu where rows are fewer than the SMs and long, for each is bound to one SM.
@@ -63,13 +65,15 @@ struct Row {
 struct Rectangle {
   static constexpr bool kRagged = false;
   static constexpr int kResident = tuning::kAirBlockResident;
-  static constexpr bool kth_alone() { return false; }
   int64_t row_stride;
   int64_t cols;
   int64_t k;
   int index_bits;
   bool lists_row;
+  bool last_alone;
 
+  __device__ bool kth_alone() const { return last_alone; }
+  __device__ int64_t place_of_kth() const { return k - 1; }
   __device__ Row of(int64_t row) const { return {row * row_stride, cols, k, index_bits, lists_row}; }
 };
 
@@ -80,6 +84,7 @@ struct Ragged {
   uint64_t pad;  // in place of a k-th element that is not there
 
   __device__ bool kth_alone() const { return rows.kth_alone; }
+  __device__ static int64_t place_of_kth() { return 0; }
   __device__ Row of(int64_t row) const {
     const Window window = rows.of(row);
     const int index_bits = window.length > 1 ? bits_of(static_cast<Index>(window.length - 1)) : 0;
@@ -146,14 +151,18 @@ __device__ void narrow_and_list(const Params<typename Order::Bits>& params, cons
   }
 
   // Step 4.
-  const bool takes_all = selection.takes_all() && !rows.kth_alone();
-  visit_at_least(order, input, row.cols, last_index, selection.low, [&](Bits bits, const Extended& x) {
-    if (!params.lists_winners && (takes_all || selection.split < x)) {
-      if (!rows.kth_alone()) output.write(atomicAdd(&written, 1u), bits, last_index - x.reversed);
-    } else {
-      list[atomicAdd(&listed, 1u)] = x;
-    }
-  });
+  const auto list_entry = [&](const Extended& x) { list[atomicAdd(&listed, 1u)] = x; };
+  if (rows.kth_alone()) {
+    visit_candidates_of(order, input, row.cols, last_index, selection, list_entry);
+  } else {
+    visit_at_least(order, input, row.cols, last_index, selection.low, [&](Bits bits, const Extended& x) {
+      if (!params.lists_winners && (selection.takes_all() || selection.split < x)) {
+        output.write(atomicAdd(&written, 1u), bits, last_index - x.reversed);
+      } else {
+        list_entry(x);
+      }
+    });
+  }
   __syncthreads();  // the list is whole
 }
 
@@ -203,7 +212,7 @@ __global__ void __launch_bounds__(tuning::kAirBlockMaxThreads, Rows::kResident)
       const int64_t rank = before + better;
       if (rows.kth_alone() ? rank != row.k - 1 : rank >= row.k) continue;
       const Index index = last_index - x.reversed;
-      output.write(rows.kth_alone() ? 0 : rank, input[index], index);
+      output.write(rows.kth_alone() ? rows.place_of_kth() : rank, input[index], index);
     }
     __syncthreads();  // the next row's counts and list replace these
   }
@@ -230,7 +239,8 @@ ErrorCode launch(const OneBlock& config, const Problem& problem, const Buffers& 
 
 ErrorCode OneBlock::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   const Rectangle rows{problem.row_stride, problem.cols, problem.k,
-                       bit_width(static_cast<uint64_t>(problem.cols - 1)), lists_row};
+                       bit_width(static_cast<uint64_t>(problem.cols - 1)), lists_row,
+                       problem.last_alone && !lists_winners};
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude,
                          [&](auto order) { return launch(*this, problem, buffers, rows, order, stream); });
 }

@@ -15,6 +15,8 @@
 //   5. What step 4 has decided is written. Every block is given all candidates that are left, and ranks its
 //      share of them: those win that have few enough better ones.
 // Where k is small, step 3 lists the winners too, and step 5, which knows every rank, writes them in order.
+// Where the last winner alone is wanted, nothing stops before few candidates are left, the others are neither
+// listed nor written, and step 5 writes the one whose rank it is.
 //
 // Reads after the first come from L1, or from L2 where parts are long. It loses to one_block.cu where rows
 // are enough to give every SM one, and to many_blocks.cu where a row is too long for the SMs of one cluster.
@@ -55,6 +57,7 @@ struct Params {
   int index_bits;
   uint64_t most_ranked;
   bool ranks_winners;
+  bool last_alone;
   WinnerWriter<Bits> output;
 };
 
@@ -262,13 +265,15 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
     decided += own_winners;
     first_digit = false;
   };
+  // Who wins is known; which of them is the last, is not.
+  const auto settled = [&] { return selection.takes_all() && !params.last_alone; };
   // What there is to rank, if no more digits are resolved.
   const auto to_rank = [&]() -> uint64_t {
     if (params.ranks_winners) return params.k - selection.owed + selection.candidates;
-    return selection.takes_all() ? 0 : selection.candidates;
+    return settled() ? 0 : selection.candidates;
   };
   const auto wins_unranked = [&](const Extended& x) {
-    return !params.ranks_winners && (selection.takes_all() || selection.split < x);
+    return !params.ranks_winners && (settled() || selection.split < x);
   };
 
   // Steps 1 and 2.
@@ -282,27 +287,32 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
       }
     });
     dense = !selection.takes_all() && selection.settle_dense(last_index);
-  } while (!selection.takes_all() && to_rank() > Memory<Bits>::kList);
+  } while (!settled() && to_rank() > Memory<Bits>::kList);
 
   // Step 3. Those that win of a dense range have their places by their indices.
-  if (!params.ranks_winners) {
+  if (!params.ranks_winners && !params.last_alone) {
     decided = __reduce_add_sync(~0u, decided);
     if (thread % 32 == 0 && decided > 0) atomicAdd(&reserved, decided);
     __syncthreads();
     if (thread == 0) next_place = atomicAdd(Cluster::of_block(&scratch.winners_placed, 0), reserved);
     __syncthreads();  // the block's first place is known
   }
-  visit_at_least(order, part, part_cols, reversed, selection.low, [&](Bits bits, const Extended& x) {
-    if (!wins_unranked(x)) {
-      memory.list[atomicAdd(&listed, 1u)] = x;
-      return;
-    }
-    const bool by_index = dense && !(selection.split < x);
-    const uint32_t at =
-        by_index ? static_cast<uint32_t>(params.k - selection.owed) + (x.reversed - selection.low.reversed)
-                 : atomicAdd(&next_place, 1u);
-    output.write(at, bits, last_index - x.reversed);
-  });
+  const auto list_entry = [&](const Extended& x) { memory.list[atomicAdd(&listed, 1u)] = x; };
+  if (params.last_alone) {
+    visit_candidates_of(order, part, part_cols, reversed, selection, list_entry);
+  } else {
+    visit_at_least(order, part, part_cols, reversed, selection.low, [&](Bits bits, const Extended& x) {
+      if (!wins_unranked(x)) {
+        list_entry(x);
+        return;
+      }
+      const bool by_index = dense && !(selection.split < x);
+      const uint32_t at =
+          by_index ? static_cast<uint32_t>(params.k - selection.owed) + (x.reversed - selection.low.reversed)
+                   : atomicAdd(&next_place, 1u);
+      output.write(at, bits, last_index - x.reversed);
+    });
+  }
   __syncthreads();  // the list is whole
   const int entries = static_cast<int>(listed);
 
@@ -332,7 +342,7 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
   visit_list([&](const Extended& x, bool wins, bool ranks) {
     const unsigned winning = __ballot_sync(~0u, wins), ranking = __ballot_sync(~0u, ranks);
     const unsigned below = (1u << lane) - 1;
-    if (wins) {
+    if (wins && !params.last_alone) {
       const Index index = last_index - x.reversed;
       output.write(winner_at + __popc(winning & below), input[index], index);
     }
@@ -363,7 +373,8 @@ __global__ void __launch_bounds__(tuning::kAirClusterMaxThreads)
 #pragma unroll
     for (int step = kLanes / 2; step > 0; step /= 2) better += __shfl_xor_sync(~0u, better, step);
     const int64_t at = before + better;
-    if (sublane != 0 || i >= ranked || at >= params.k) continue;
+    if (sublane != 0 || i >= ranked) continue;
+    if (params.last_alone ? at != params.k - 1 : at >= params.k) continue;
     const Index index = last_index - x.reversed;
     output.write(at, input[index], index);
   }
@@ -383,6 +394,7 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   params.index_bits = bit_width(static_cast<uint64_t>(problem.cols - 1));
   params.most_ranked = static_cast<uint64_t>(config.ranked);
   params.ranks_winners = config.ranks_winners;
+  params.last_alone = problem.last_alone && !config.ranks_winners;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   constexpr int64_t kMostBlocksOfGrid = 0x7FFFFFFF;

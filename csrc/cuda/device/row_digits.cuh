@@ -45,11 +45,11 @@ __device__ void count_first_digit(const Order& order, const typename Order::Bits
       [](Bits, int64_t, bool) {});
 }
 
-// The next digit of the selection's candidates, likewise.
-template <class Order, class Word, class Index, class Seen, class Has = HasAll>
-__device__ void count_next_digit(const Order& order, const typename Order::Bits* part, int64_t cols,
-                                 Index reversed, const Selection<Word, Index>& selection, const Digit& digit,
-                                 uint32_t* histogram, Seen& seen, const Has& has = {}) {
+// Calls visit(x) for each of the selection's candidates, x being its extended key.
+template <class Order, class Word, class Index, class Visit, class Has = HasAll>
+__device__ void visit_candidates_of(const Order& order, const typename Order::Bits* part, int64_t cols,
+                                    Index reversed, const Selection<Word, Index>& selection, Visit&& visit,
+                                    const Has& has = {}) {
   using Bits = typename Order::Bits;
   using Extended = ExtendedKey<Word, Index>;
   const Word span = selection.split.key - selection.low.key;
@@ -65,12 +65,27 @@ __device__ void count_next_digit(const Order& order, const typename Order::Bits*
           const Index own = reversed - static_cast<Index>(index) - i;
           const Extended x{static_cast<Word>(selection.low.key + distance), own};
           if (x < selection.low || selection.split < x) continue;
-          seen.see(x.key);
-          atomicAdd(histogram + digit.of(distance, own - selection.low.reversed), 1u);
+          visit(x);
         }
         return 0;
       },
       [](Bits, int64_t, bool) {});
+}
+
+// The next digit of the selection's candidates, likewise.
+template <class Order, class Word, class Index, class Seen, class Has = HasAll>
+__device__ void count_next_digit(const Order& order, const typename Order::Bits* part, int64_t cols,
+                                 Index reversed, const Selection<Word, Index>& selection, const Digit& digit,
+                                 uint32_t* histogram, Seen& seen, const Has& has = {}) {
+  visit_candidates_of(
+      order, part, cols, reversed, selection,
+      [&](const ExtendedKey<Word, Index>& x) {
+        seen.see(x.key);
+        atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
+                                       x.reversed - selection.low.reversed),
+                  1u);
+      },
+      has);
 }
 
 // Calls visit(bits, x) for each element that reaches `low`, x being its extended key.

@@ -22,13 +22,16 @@ __device__ inline float inverse_length(float squares) {
 template <class Type, class Layout>
 class CandidateScores {
   using Storage = typename Type::Storage;
-  using Rows = std::conditional_t<Layout::kWhole, RowsAhead<Type, Layout>, RowsAtHand<Type, Layout>>;
+  using Rows = std::conditional_t<Layout::kAhead, RowsAhead<Type, Layout>, RowsAtHand<Type, Layout>>;
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kLanes = Layout::kLanes;
   static constexpr int kRows = Layout::kRows;
-  static constexpr int kSums = Layout::kSums;
   static constexpr int kPerLoad = Layout::kPerLoad;
   static constexpr int kElements = RowPiece::kElements;
+  // Elements that are there together, or are behind the row's end.
+  static constexpr int kTogether = Layout::kAlignment == Alignment::kSixteen ? kPerLoad
+                                   : Layout::kAlignment == Alignment::kFour  ? RowPiece::kPerWord
+                                                                             : 1;
 
  public:
   static constexpr int kBatchRows = Rows::kBatchRows;
@@ -43,8 +46,7 @@ class CandidateScores {
         pieces_(RowPiece::count(params.problem.dims)),
         rows_(params, row_, tile_of(params), first, step, shared),
         query_is_wide_(is_aligned(params.buffers.queries, params.problem.query_stride, params.problem.dims,
-                                  params.problem.query_dtype,
-                                  kPerLoad * dtype_bytes(params.problem.query_dtype))) {
+                                  params.problem.query_dtype, 16)) {
     if (params.problem.metric == Metric::kCosine) inverse_query_ = inverse_length(squares_of_query());
     load_query(0);
   }
@@ -95,13 +97,11 @@ class CandidateScores {
     load_query<Float32>(static_cast<const uint32_t*>(params_.buffers.queries) + at, left(piece));
   }
 
-  // In words of kStep elements. Where vectors are made of whole 16-byte words the query is too; elsewhere it
-  // lies anywhere, and may be made of as wide words as the vectors.
+  // The query lies anywhere, whatever the vectors are made of.
   template <class QueryType>
   __device__ void load_query(const typename QueryType::Storage* from, int left) {
-    constexpr int kBytes = static_cast<int>(sizeof(*from)), kWide = Layout::kWhole ? 16 / kBytes : kPerLoad;
-    if (Layout::kWhole || kWide == 1 || query_is_wide_) {
-      load_query<QueryType, kWide>(from, left);
+    if (query_is_wide_) {
+      load_query<QueryType, 16 / static_cast<int>(sizeof(*from))>(from, left);
     } else {
       load_query<QueryType, 1>(from, left);
     }
@@ -123,30 +123,18 @@ class CandidateScores {
     }
   }
 
-  // Added up in an order of its own: over the numbers that differ by 16, 8, 4, 2, 1.
+  // Added up in an order of its own: over the lanes that differ by 16, 8, 4, 2, 1.
   __device__ float squares_of_query() {
-    float squares[kSums] = {};
+    float squares = 0;
 #pragma unroll 1
     for (int64_t piece = 0; piece < pieces_; ++piece) {
       load_query(piece);
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) {
-        float& sum = squares[e % kSums];
-        sum = fmaf(query_part_[e], query_part_[e], sum);
-      }
+      for (int e = 0; e < kElements; ++e) squares = fmaf(query_part_[e], query_part_[e], squares);
     }
 #pragma unroll
-    for (int step = kLanes * kSums / 2; step > 0; step /= 2) {
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) {
-        if (step >= kSums) {
-          squares[i] += __shfl_xor_sync(~0u, squares[i], step / kSums);
-        } else if (i < step) {
-          squares[i] += squares[i + step];
-        }
-      }
-    }
-    return squares[0];
+    for (int step = kLanes / 2; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
+    return squares;
   }
 
   // Of each lane's own candidate; of no meaning where it is missing.
@@ -160,7 +148,7 @@ class CandidateScores {
     for (int batch = 0; batch < batches; ++batch) {
       if ((present & lanes_of_batch<Layout>(batch)) == 0) continue;
       const int base = lane() - group_lane() + batch * Layout::kBatchLane;
-      float product[kRows * kSums] = {}, norm[kRows * kSums] = {};
+      float product[kRows] = {}, norm[kRows] = {};
       if (metric == Metric::kL2) {
         read_batch<Metric::kL2>(base, product, norm);
       } else if (metric == Metric::kInnerProduct) {
@@ -186,19 +174,19 @@ class CandidateScores {
     return distance * (metric == Metric::kCosine ? sign_of(rows_.scale()) : rows_.scale());
   }
 
-  __device__ static float add_batch(float (&values)[kRows * kSums]) {
-    return add_up<Layout, first_step<Layout>(), Layout::kBatchStep, kRows, kSums>(values);
+  __device__ static float add_batch(float (&values)[kRows]) {
+    return add_up<Layout, first_step<Layout>(), Layout::kBatchStep, kRows>(values);
   }
 
   template <int kKept>
   __device__ static float add_batches(float (&values)[kKept]) {
-    return add_up<Layout, Layout::kBatchStep, 0, kKept, 1>(values);
+    return add_up<Layout, Layout::kBatchStep, 0, kKept>(values);
   }
 
   // Adds this lane's part of each row to the sums. A loop for each metric: with one for all, the compiler
   // would widen whole batches ahead of the choice, and run out of registers.
   template <Metric metric>
-  __device__ void read_batch(int base, float (&product)[kRows * kSums], float (&norm)[kRows * kSums]) {
+  __device__ void read_batch(int base, float (&product)[kRows], float (&norm)[kRows]) {
     const Widened<Type> widen(params_.problem.dtype);
     typename Rows::Batch rows = rows_.batch(base);
     float scales[kRows];
@@ -220,22 +208,23 @@ class CandidateScores {
         if (load > 0 && load * RowPiece::kLoadStep >= all_left) break;
 #pragma unroll
         for (int i = 0; i < kRows; ++i) {
-          // Behind the row's end no infinite scale meets a zero.
-          float scale = 1;
-          if constexpr (kIsBytes<Type>) scale = load * RowPiece::kLoadStep < own_left ? scales[i] : 0;
-          uint32_t words[RowPiece::kWords];
+          uint32_t words[4];
           step.get(i, load, words);
 #pragma unroll
           for (int e = 0; e < kPerLoad; ++e) {
-            const int sum = i * kSums + e % kSums;
+            // Behind the row's end no infinite scale meets a zero.
+            float scale = 1;
+            if constexpr (kIsBytes<Type>) {
+              scale = load * RowPiece::kLoadStep + e / kTogether * kTogether < own_left ? scales[i] : 0;
+            }
             const float own = query_part_[load * kPerLoad + e];
             const float number = widen(words[e / RowPiece::kPerWord], e % RowPiece::kPerWord);
             if constexpr (metric == Metric::kL2) {
               const float difference = kIsBytes<Type> ? fmaf(-scale, number, own) : own - number;
-              product[sum] = fmaf(difference, difference, product[sum]);
+              product[i] = fmaf(difference, difference, product[i]);
             } else {
-              product[sum] = fmaf(own, number, product[sum]);
-              if constexpr (metric == Metric::kCosine) norm[sum] = fmaf(number, number, norm[sum]);
+              product[i] = fmaf(own, number, product[i]);
+              if constexpr (metric == Metric::kCosine) norm[i] = fmaf(number, number, norm[i]);
             }
           }
         }
@@ -248,7 +237,7 @@ class CandidateScores {
   const CandidateRow row_;
   const int64_t pieces_;
   Rows rows_;
-  const bool query_is_wide_;     // made of words of kPerLoad elements
+  const bool query_is_wide_;     // made of 16-byte words
   float query_part_[kElements];  // this lane's piece of the query: the only one, or the one last loaded
   float inverse_query_ = 1;      // of the query's length, for cosine
 };

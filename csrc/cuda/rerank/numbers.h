@@ -18,6 +18,9 @@ constexpr int rerank_steps(int step_bytes, int tile_bytes) {
   const int steps = (kRerankAheadBytes - tile_bytes) / (step_bytes + tile_bytes);
   return steps < kRerankMostSteps ? steps : kRerankMostSteps;
 }
+// Rows of so many 16-byte words are read into registers, of which 64 a thread do: so an SM has twice as many
+// warps.
+inline constexpr int kRerankShortWords = 4;
 // A warp's share of the lists that are merged at the end.
 inline constexpr int kRerankListBytes = 1024;
 // A warp has so many times 32 candidates where queries alone fill the GPU, and a block then no more warps

@@ -14,11 +14,10 @@
 // keys instead, 4 bytes a candidate, and all warps share all candidates alike. finish.cu or a top-k of its
 // own selects from them.
 //
-// Where candidates are so few that warps have no eight of them, a step is one row, 32 numbers a lane. Where
-// rows are not made of whole 16-byte words, it reads the widest that they are made of, into registers
-// (rows_at_hand.cuh). Vectors are read as they are and widened in registers; a query is float32 or of the
-// vectors' type. The order of a sum is the same in all of these: a distance's bits do not tell how the work
-// was shared out.
+// Where candidates are so few that warps have no eight of them, a step is one row, 32 numbers a lane. Short
+// rows, and rows that are not made of whole 16-byte words, are read into registers (rows_at_hand.cuh). Vectors
+// are read as they are and widened in registers; a query is float32 or of the vectors' type. The order of a sum
+// is the same in all of these: a distance's bits do not tell how the work was shared out.
 
 #include "cuda/rerank/rerank.h"
 
@@ -35,11 +34,9 @@
 namespace gputopk::cuda::rerank {
 namespace {
 
-constexpr int kWordBytes = 16;
-
 // A block a query.
 template <class Type, class Layout, int kItems>
-__global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
+__global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps, Layout::kResident)
     select_candidates(const __grid_constant__ Params params) {
   unsigned char* const shared = dynamic_shared();
   const RerankProblem& problem = params.problem;
@@ -66,7 +63,7 @@ struct Share {
 // each; or, where only the device knows how long they are, those of blocks_per_query blocks share a query's
 // tiles, one after another. `whole_rows`: behind a shorter row too, where keys say that nothing is there.
 template <class Type, class Layout>
-__global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
+__global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps, Layout::kResident)
     store_scores(const __grid_constant__ Params params, uint32_t* keys, bool whole_rows) {
   using Scores = CandidateScores<Type, Layout>;
   constexpr int64_t kBatch = Scores::kBatchRows;
@@ -101,8 +98,7 @@ __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
 
 unsigned grid_of(int64_t blocks) { return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF)); }
 
-// Calls visitor(type, layout) with the instance that reads the problem's rows. Which sums there are depends
-// on the rows' alignment alone.
+// Calls visitor(type, layout) with the instance that reads the problem's rows.
 template <bool kHasRowAtATime, class Visitor>
 ErrorCode visit_reader(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
                        Visitor&& visitor) {
@@ -112,25 +108,26 @@ ErrorCode visit_reader(const Config& config, const RerankProblem& problem, const
     const auto vectors_have_words_of = [&](int bytes) {
       return is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, bytes);
     };
-    if (!is_aligned(buffers.queries, problem.query_stride, problem.dims, problem.query_dtype, kWordBytes) ||
-        !vectors_have_words_of(kWordBytes)) {
+    const int64_t words = (problem.dims * kBytes + 15) / 16;
+    if (!vectors_have_words_of(16)) {
+      if (kBytes == 4 || vectors_have_words_of(4)) {
+        if (words <= 4) return visitor(type, RowsTogether<Type, 4, Alignment::kFour>{});
+        if (words <= 16) return visitor(type, RowsTogether<Type, 16, Alignment::kFour>{});
+        return visitor(type, RowsTogether<Type, 32, Alignment::kFour>{});
+      }
       if constexpr (kBytes < 4) {
-        if (vectors_have_words_of(4 * kBytes)) return visitor(type, NarrowWords<Type, 4>{});
+        if (words <= 16) return visitor(type, RowsTogether<Type, 16, Alignment::kAny>{});
+        return visitor(type, RowsTogether<Type, 32, Alignment::kAny>{});
       }
-      if constexpr (kBytes == 2) {
-        if (vectors_have_words_of(2 * kBytes)) return visitor(type, NarrowWords<Type, 2>{});
-      }
-      return visitor(type, NarrowWords<Type, 1>{});
     }
-    const int64_t words = problem.dims * kBytes / kWordBytes;
-    if (words <= 2) return visitor(type, WholeWords<Type, 2>{});
-    if (words <= 4) return visitor(type, WholeWords<Type, 4>{});
-    if (words <= 8) return visitor(type, WholeWords<Type, 8>{});
-    if (words <= 16) return visitor(type, WholeWords<Type, 16>{});
+    if (words <= 2) return visitor(type, RowsTogether<Type, 2>{});
+    if (words <= 4) return visitor(type, RowsTogether<Type, 4>{});
+    if (words <= 8) return visitor(type, RowsTogether<Type, 8>{});
+    if (words <= 16) return visitor(type, RowsTogether<Type, 16>{});
     if constexpr (kHasRowAtATime) {
       if (config.row_at_a_time) return visitor(type, RowAtATime<Type>{});
     }
-    return visitor(type, WholeWords<Type, 32>{});
+    return visitor(type, RowsTogether<Type, 32>{});
   };
   switch (problem.dtype) {
     case DType::kFloat16: return visit_type(Float16{});

@@ -1,9 +1,9 @@
 // How the lanes of a warp share rows of vectors: what each reads, and how their sums become one.
 //
-// The order of a row's sum is the contract of all layouts that may read it. Of rows of whole 16-byte words it
-// is a sum a lane, of every lane's words; of others 32 sums, element e in number e % 32. Those are added up
-// over the numbers that differ by 4, 2, 1, 16, 8, in this order. How many rows, words or lanes are at work
-// changes nothing.
+// The order of a row's sum is the contract of all layouts: its words of 16 bytes, of which the last may end
+// early, go to 32 lanes in turn, each adds up the elements of its words, one after another, and their sums are
+// added up over the lanes that differ by 4, 2, 1, 16, 8, in this order. How many rows, words or lanes are at
+// work changes nothing, nor does where in memory a row begins.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "core/rerank_problem.h"
+#include "cuda/rerank/numbers.h"
 
 namespace gputopk::cuda::rerank {
 
@@ -62,24 +63,29 @@ class Widened {
   float zero_;  // what a zero is so far
 };
 
+// What all rows are made of, if the first begins with one: words of 16 bytes, of four, or no more than
+// elements. It says how a lane reads 16 bytes of a row.
+enum class Alignment { kSixteen, kFour, kAny };
+
 // A layout: groups of kLanes lanes read a row each, kPerLoad elements a lane and load. Of kRows rows, one
-// after the other, kLoads loads each are in flight. A lane has kSums sums a row. kWhole: vectors and queries
-// are made of whole 16-byte words.
+// after the other, kLoads loads each are in flight: with kAhead on their way to shared memory, otherwise in
+// registers. An SM holds kResident blocks of it.
 //
 // The row number `row` of batch number `batch` belongs to the candidate of lane
 // row_lane(row) + batch * kBatchLane of the group's lanes, which is where add_up leaves its sum.
 // place(lane): the lanes' order by batch, then group, then row.
 
-// Rows of whole 16-byte words. A step is eight rows a group, 4 KB a warp: of four lanes 2 KB, of two 1 KB.
-// What lanes beyond a row's end would add to its sum is zero, so that fewer give the same.
-template <class Type, int kLanes_>
-struct WholeWords {
-  static constexpr bool kWhole = true;
+// A step is eight rows a group, 4 KB a warp: of four lanes 2 KB, of two 1 KB. What lanes beyond a row's end
+// would add to its sum is zero, so that fewer give the same.
+template <class Type, int kLanes_, Alignment kAlignment_ = Alignment::kSixteen>
+struct RowsTogether {
+  static constexpr Alignment kAlignment = kAlignment_;
   static constexpr int kLanes = kLanes_;
+  static constexpr bool kAhead = kAlignment == Alignment::kSixteen && kLanes > tuning::kRerankShortWords;
+  static constexpr int kResident = kAhead || kLanes > tuning::kRerankShortWords ? 1 : 2;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
   static constexpr int kLoads = 1;
   static constexpr int kRows = kLanes < 8 ? kLanes : 8;
-  static constexpr int kSums = 1;
   static constexpr int kBatchLane = 8;
   static constexpr int kBatchStep = kLanes > 8 ? kLanes / 2 : 0;  // where add_up goes on over batches
   static_assert(kLanes == 2 || kLanes == 4 || kLanes == 8 || kLanes == 16 || kLanes == 32);
@@ -92,38 +98,17 @@ struct WholeWords {
 // The same one row at a time, 32 numbers of it a lane: for candidates so few that warps have one each.
 template <class Type>
 struct RowAtATime {
-  static constexpr bool kWhole = true;
+  static constexpr Alignment kAlignment = Alignment::kSixteen;
+  static constexpr bool kAhead = true;
+  static constexpr int kResident = 1;
   static constexpr int kLanes = 32;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
   static constexpr int kLoads = 32 / kPerLoad;
   static constexpr int kRows = 1;
-  static constexpr int kSums = 1;
   static constexpr int kBatchLane = 1;
   static constexpr int kBatchStep = 0;
   __device__ static constexpr int row_lane(int) { return 0; }
   __device__ static int place(int lane) { return lane; }
-};
-
-// Rows that begin or end anywhere, in the widest words of kSums elements that they are made of.
-template <class Type, int kSums_>
-struct NarrowWords {
-  static constexpr bool kWhole = false;
-  static constexpr int kSums = kSums_;
-  static constexpr int kLanes = 32 / kSums;
-  static constexpr int kPerLoad = kSums;
-  static constexpr int kLoads = 4;
-  static constexpr int kRows = kSums == 4 ? 4 : 8;
-  static constexpr int kBatchLane = 8 / kSums;
-  static constexpr int kBatchStep = kSums == 1 ? 16 : 8;
-  static_assert(kSums == 1 || kSums == 2 || kSums == 4, "steps of 4 and more are between lanes");
-  __device__ static constexpr int row_lane(int row) {
-    return kSums == 1 ? row : kSums == 2 ? (row & 6) >> 1 | (row & 1) << 3 : (row & 2) >> 1 | (row & 1) << 2;
-  }
-  __device__ static int place(int lane) {
-    if constexpr (kSums == 1) return lane;
-    if constexpr (kSums == 2) return (lane & 4) << 2 | (lane & 16) >> 1 | (lane & 3) << 1 | (lane & 8) >> 3;
-    return (lane & 2) << 3 | (lane & 24) >> 1 | (lane & 1) << 1 | (lane & 4) >> 2;
-  }
 };
 
 // Lanes whose candidates are of a batch.
@@ -136,49 +121,39 @@ __device__ constexpr unsigned lanes_of_batch(int batch) {
   return lanes << batch * Layout::kBatchLane;
 }
 
-// The steps of add_up: 4, 2, 1, then from half of all numbers to 8, as far as there are so many numbers.
+// The steps of add_up: 4, 2, 1, 16, 8, as far as there are so many lanes.
 template <class Layout>
 __device__ constexpr int first_step() {
-  return Layout::kLanes * Layout::kSums < 8 ? Layout::kLanes * Layout::kSums / 2 : 4;
+  return Layout::kLanes < 8 ? Layout::kLanes / 2 : 4;
 }
 template <class Layout>
 __device__ constexpr int next_step(int step) {
-  const int half = Layout::kLanes * Layout::kSums / 2;
+  const int half = Layout::kLanes / 2;
   return step == 1 ? (half < 8 ? 0 : half) : step == 8 ? 0 : step / 2;
 }
 
-// Adds kEach numbers of each of kRows rows, one row's behind another's, up over those that differ by kStep
-// and by the steps behind it, before kEnd. Of the steps below Layout::kSums both numbers are the lane's own.
-// Where there are rows to share out, a lane gives half of them to the lane across and takes the other half's
-// from there: so 32 rows take some 31 shuffles, and leave each lane with the sum of one.
-template <class Layout, int kStep, int kEnd, int kRows, int kEach, int kAll>
+// Adds the numbers of each of kRows rows up over the lanes that differ by kStep and by the steps behind it,
+// before kEnd. Where there are rows to share out, a lane gives half of them to the lane across and takes the
+// other half's from there: so 32 rows take some 31 shuffles, and leave each lane with the sum of one.
+template <class Layout, int kStep, int kEnd, int kRows, int kAll>
 __device__ float add_up(float (&values)[kAll]) {
-  constexpr int kNext = next_step<Layout>(kStep), kMask = kStep / Layout::kSums;
+  constexpr int kNext = next_step<Layout>(kStep);
   if constexpr (kStep == kEnd) {
-    static_assert(kRows == 1 && kEach == 1, "one number is left");
+    static_assert(kRows == 1, "one number is left");
     return values[0];
-  } else if constexpr (kStep < Layout::kSums) {
-    constexpr int kLeft = kEach / 2;
-#pragma unroll
-    for (int i = 0; i < kRows * kLeft; ++i) {
-      const int first = i / kLeft * kEach + i % kLeft;
-      values[i] = values[first] + values[first + kLeft];
-    }
-    return add_up<Layout, kNext, kEnd, kRows, kLeft>(values);
   } else if constexpr (kRows == 1) {
-#pragma unroll
-    for (int i = 0; i < kEach; ++i) values[i] += __shfl_xor_sync(~0u, values[i], kMask);
-    return add_up<Layout, kNext, kEnd, 1, kEach>(values);
+    values[0] += __shfl_xor_sync(~0u, values[0], kStep);
+    return add_up<Layout, kNext, kEnd, 1>(values);
   } else {
-    constexpr int kHalf = kRows / 2 * kEach;
-    const bool upper = (threadIdx.x & kMask) != 0;
+    constexpr int kHalf = kRows / 2;
+    const bool upper = (threadIdx.x & kStep) != 0;
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
       const float kept = upper ? values[i + kHalf] : values[i];
       const float given = upper ? values[i] : values[i + kHalf];
-      values[i] = kept + __shfl_xor_sync(~0u, given, kMask);
+      values[i] = kept + __shfl_xor_sync(~0u, given, kStep);
     }
-    return add_up<Layout, kNext, kEnd, kRows / 2, kEach>(values);
+    return add_up<Layout, kNext, kEnd, kHalf>(values);
   }
 }
 
@@ -197,10 +172,6 @@ __device__ __forceinline__ void load_word(const void* from, bool there, uint32_t
     words[1] = loaded.y;
     words[2] = loaded.z;
     words[3] = loaded.w;
-  } else if constexpr (kBytes == 8) {
-    const uint2 loaded = load(uint2{});
-    words[0] = loaded.x;
-    words[1] = loaded.y;
   } else if constexpr (kBytes == 4) {
     words[0] = load(uint32_t{});
   } else if constexpr (kBytes == 2) {
@@ -218,9 +189,7 @@ struct Piece {
   static constexpr int kElements = Layout::kLoads * kPerLoad;  // of a lane
   static constexpr int kLoadStep = Layout::kLanes * kPerLoad;  // from one load to the next
   static constexpr int kRowElements = Layout::kLoads * kLoadStep;
-  static constexpr int kLoadBytes = kPerLoad * static_cast<int>(sizeof(typename Type::Storage));
-  static constexpr int kWords = kLoadBytes < 4 ? 1 : kLoadBytes / 4;  // of a load
-  static constexpr int kPerWord = kPerLoad / kWords;
+  static constexpr int kPerWord = kPerLoad / 4;  // elements of 32 bits
 
   // Where the lane's first element of the piece lies in its row.
   __device__ static int64_t first(int64_t piece, int group_lane) {

@@ -24,7 +24,7 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kRows = Layout::kRows;
   static constexpr int kLoads = Layout::kLoads;
-  static constexpr int kLoadBytes = RowPiece::kLoadBytes;
+  static constexpr int kLoadBytes = 16;
   static constexpr int kStepBytes = 32 * kRows * kLoads * kLoadBytes;  // of a warp
   static constexpr int kTileBytes = 32 * 2 * sizeof(uint32_t);
   // That are copied, with the one at hand.
@@ -74,7 +74,7 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   struct Step {
     const RowsAhead& rows;
 
-    __device__ void get(int row, int load, uint32_t (&words)[RowPiece::kWords]) const {
+    __device__ void get(int row, int load, uint32_t (&words)[4]) const {
       load_word<kLoadBytes>(rows.word_at(rows.at_hand_, row, load), true, words);
     }
   };

@@ -1,6 +1,8 @@
-// Rows of words narrower than 16 bytes, for a warp that sums them: read into registers, a piece of each of
-// the rows that its lanes take at a time. As RowsAhead, which would take longer: copies of few bytes are
-// many.
+// Rows for a warp that sums them, read into registers, a piece of each of the rows that its lanes take at a
+// time. As RowsAhead, which takes more instructions than short rows are worth, and copies 16-byte words alone.
+//
+// A lane's 16 bytes begin anywhere in memory. Where rows are made of four bytes they are four words of 32
+// bits; elsewhere they lie in five, and are shifted together.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +19,9 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
   using Storage = typename Type::Storage;
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kRows = Layout::kRows;
-  static constexpr int kLoads = Layout::kLoads;
-  static constexpr int kWords = RowPiece::kWords;
+  static constexpr Alignment kAlignment = Layout::kAlignment;
+  static constexpr int kRead = kAlignment == Alignment::kAny ? 5 : 4;
+  static_assert(Layout::kLoads == 1);
 
  public:
   static constexpr size_t kSharedBytes = 0;
@@ -40,38 +43,61 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
     }
     tile_ += step_;
     next_id_ = this->ask_id(tile_);  // under way while this tile is summed
-    present_ = __ballot_sync(~0u, present);
-    return present_;
+    return __ballot_sync(~0u, present);
   }
   __device__ void pass_tile() {}
 
+  // Zeros stand for what is behind the row's end.
   struct Step {
-    uint32_t read[kRows * kLoads * kWords];
+    uint32_t read[kRows][kRead];
+    int first_bit[kRows];  // of the row, in the first word of 32
+    uint32_t keep[4];      // of the lane's words
 
-    __device__ void get(int row, int load, uint32_t (&words)[kWords]) const {
+    __device__ void get(int row, int, uint32_t (&words)[4]) const {
 #pragma unroll
-      for (int i = 0; i < kWords; ++i) words[i] = read[(row * kLoads + load) * kWords + i];
+      for (int i = 0; i < 4; ++i) {
+        if constexpr (kAlignment == Alignment::kAny) {
+          words[i] = __funnelshift_r(read[row][i], read[row][i + 1], first_bit[row]) & keep[i];
+        } else {
+          words[i] = read[row][i];
+        }
+      }
     }
   };
 
+  // The rows of candidates from lane `base` on. In place of one that is missing the first vector is read,
+  // which is there, as a tile has a candidate that is.
   struct Batch {
-    const Storage* rows[kRows];
-    uint32_t present;
+    const char* rows[kRows];
     int64_t dims;
 
     __device__ Step next(int64_t piece) {
       Step step;
       const int lane = static_cast<int>(threadIdx.x) % Layout::kLanes;
-      const int64_t first = RowPiece::first(piece, lane);
-      const int left = RowPiece::left(dims, piece, lane);
+      const int64_t first = RowPiece::first(piece, lane) * static_cast<int64_t>(sizeof(Storage));
+      const int left = RowPiece::left(dims, piece, lane) * static_cast<int>(sizeof(Storage));
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
-        const bool there = (present >> Layout::row_lane(i) & 1) != 0;
+        const char* const from = rows[i] + first;
+        if constexpr (kAlignment == Alignment::kSixteen) {
+          load_word<16>(from, left > 0, step.read[i]);
+        } else if constexpr (kAlignment == Alignment::kFour) {
 #pragma unroll
-        for (int load = 0; load < kLoads; ++load) {
-          load_word<RowPiece::kLoadBytes>(rows[i] + first + load * RowPiece::kLoadStep,
-                                          there && load * RowPiece::kLoadStep < left,
-                                          step.read + (i * kLoads + load) * kWords);
+          for (int w = 0; w < 4; ++w) load_word<4>(from + 4 * w, 4 * w < left, &step.read[i][w]);
+        } else {
+          const int before = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
+          step.first_bit[i] = 8 * before;
+#pragma unroll
+          for (int w = 0; w < 5; ++w) {
+            load_word<4>(from - before + 4 * w, left > 0 && 4 * w < left + before, &step.read[i][w]);
+          }
+        }
+      }
+      if constexpr (kAlignment == Alignment::kAny) {
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+          const int bytes = left - 4 * w;
+          step.keep[w] = bytes >= 4 ? ~0u : bytes <= 0 ? 0u : (1u << 8 * bytes) - 1;
         }
       }
       return step;
@@ -82,10 +108,9 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
     Batch batch;
 #pragma unroll
     for (int i = 0; i < kRows; ++i) {
-      batch.rows[i] = reinterpret_cast<const Storage*>(
+      batch.rows[i] = reinterpret_cast<const char*>(
           __shfl_sync(~0u, reinterpret_cast<unsigned long long>(from_), base + Layout::row_lane(i)));
     }
-    batch.present = present_ >> base;
     batch.dims = this->params_.problem.dims;
     return batch;
   }
@@ -95,7 +120,6 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
   const int64_t step_;
   int64_t next_id_;
   const Storage* from_;  // of this lane's candidate at hand
-  uint32_t present_;
   float scale_ = 1;
 };
 
