@@ -20,8 +20,8 @@
 //     candidates: id or position -1 and the worst distance.
 //   - Among equal distances the earlier candidate wins. Zero is +0 and NaN one pattern, so that a distance
 //     can be had back from its key.
-//   - The order of the sums is fixed: the bits of a distance are a function of the query, the vector, their
-//     alignment and the processor, not of the other candidates, queries or threads.
+//   - The order of the sums is fixed: the bits of a distance are a function of the query, the vector and the
+//     processor, not of where they lie, nor of the other candidates, queries or threads.
 #pragma once
 
 #include <cstdint>

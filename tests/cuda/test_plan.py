@@ -238,21 +238,28 @@ def test_the_last_of_all_of_a_row_and_of_columns():
     text = plan(meta(4, 1 << 18), 1 << 18, last_alone=True)
     assert "form sort.copy" in text and "then the last in its place, 64 blocks a row" in text, text
     # In panels, each of which takes the step; and by a form that leaves winners in order where they lie.
-    text = plan(meta(4, 100_000, 33), 16_385, 1, last_alone=True, algorithm=AIR)
+    text = plan(meta(1, 40_000, 3), 40_000, 1, last_alone=True, algorithm=torch_topk.Algorithm.sort)
     assert "strided: " in text and "then the last in its place" in text, text
     text = plan(meta(4, 40, 33), 5, 1, last_alone=True)
     assert "strided: " in text and "no further step" in text, text
 
 
 def test_blocks_that_find_the_last():
-    def step(rows: int, cols: int, k: int, algorithm: torch_topk.Algorithm = AIR) -> str:
+    def step(rows: int, cols: int, k: int, algorithm: torch_topk.Algorithm) -> str:
         return plan(meta(rows, cols), k, last_alone=True, algorithm=algorithm).split("; ")[1]
 
-    assert step(1000, 1 << 17, 2) == "then the last in its place, 32 threads a row"
-    assert step(1000, 1 << 17, 300) == "then the last in its place, 128 threads a row"
-    sort = torch_topk.Algorithm.sort
+    delegate, sort = torch_topk.Algorithm.delegate, torch_topk.Algorithm.sort
+    assert step(1000, 1 << 20, 2, delegate) == "then the last in its place, 32 threads a row"
     assert step(1, 16_384, 16_384, sort) == "then the last in its place, 1024 threads a row"
-    assert step(1, 40_000, 16_385) == "then the last in its place, 5 blocks a row of 1024 threads"
+    assert step(1, 16_385, 16_385, sort) == "then the last in its place, 5 blocks a row of 1024 threads"
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "name"), [(1000, 10_000, "air.one_block"), (64, 1 << 17, "air.one_cluster")]
+)
+def test_the_last_of_many_winners_of_many_rows_is_selected_by_one_block_or_cluster(rows, cols, name):
+    text = plan(meta(rows, cols), cols // 2, last_alone=True)
+    assert f"form {name}" in text and "no further step" in text, text
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int64], ids=oracle.name_of)
@@ -761,9 +768,28 @@ def rerank_plan(queries: int, candidates: int, k: int, dims: int = 128) -> str:
     ("k", "capacity"), [(1, 32), (32, 32), (33, 128), (128, 128), (129, 256), (256, 256)]
 )
 def test_reranking_keeps_lists_that_hold_k(k, capacity):
-    assert rerank_plan(1000, 1000, k).startswith(f"rerank: lists of {capacity}, ")
+    if k <= 128:
+        assert rerank_plan(1000, 1000, k).startswith(f"rerank: lists of {capacity}, ")
+    assert rerank_plan(66, 100, min(k, 100)).startswith(f"rerank: lists of {min(capacity, 128)}, ")
+    assert rerank_plan(66, 256, k, dims=8).startswith(f"rerank: lists of {capacity}, ")
 
 
+def test_many_queries_of_short_or_unaligned_rows_store_keys():
+    for queries, candidates, k, dims, lists in (
+        (133, 2000, 32, 32, True),
+        (133, 2000, 33, 32, False),
+        (133, 1900, 33, 32, True),  # fewer than 2^18 keys
+        (133, 2000, 33, 64, True),
+        (133, 2000, 10, 129, False),
+        (132, 2000, 128, 129, True),
+        (132, 200, 129, 128, False),
+        (131, 1000, 129, 8, True),
+    ):
+        text = rerank_plan(queries, candidates, k, dims)
+        assert text.startswith("rerank: lists" if lists else "rerank: keys stored"), text
+
+
+TOP_K = "(air|delegate|grid_select|bitonic|sort)"
 STORED = r"rerank: keys stored by (\d+) blocks of (\d+) warps(, row by row)?, (\d+) queries at a time, then "
 
 
@@ -775,23 +801,20 @@ def stored(queries: int, candidates: int, k: int = 10, dims: int = 128) -> tuple
 
 def test_reranking_stores_keys_for_a_large_k_and_for_few_queries():
     text = rerank_plan(1000, 1000, 257)
-    assert text.startswith(
-        "rerank: keys stored by 132 blocks of 16 warps, 1000 queries at a time, then put in"
-    )
+    assert re.match(STORED + TOP_K, text) and "by 132 blocks of 16 warps, 1000 queries at a time" in text
     for queries, candidates, k, warps, room in (
         (4, 1000, 33, 16, 256),
         (65, 2000, 200, 32, 384),
         (4, 1000, 500, 16, 640),
-        (131, 16_384, 4096, 32, 4224),
+        (132, 4096, 4096, 32, 4096),
         (4, 300, 300, 8, 320),
     ):
         text = rerank_plan(queries, candidates, k, dims=1024)
         assert f", then put in order by {warps} warps a query, room for {room};" in text, text
     assert ", then listed by 8 warps a query, room for 32;" in rerank_plan(4, 4096, 32)
-    assert ", then put in order by 32 warps a query, room for 256;" in rerank_plan(4, 4097, 32)
-    # More than a block goes through, or puts in order.
-    assert re.match(STORED + "(air|delegate|grid_select|bitonic|sort)", rerank_plan(4, 16_385, 10))
-    assert re.match(STORED + "(air|delegate|grid_select|bitonic|sort)", rerank_plan(4, 10_000, 4097))
+    # More keys than a block goes through, or more queries than SMs.
+    for queries, candidates, k in ((4, 4097, 10), (4, 10_000, 4097), (133, 1000, 300)):
+        assert re.match(STORED + TOP_K, rerank_plan(queries, candidates, k))
     # As many queries as SMs, half as many with few candidates, and candidates of one block's size.
     for queries, candidates in ((132, 100_000), (66, 1024), (1, 128), (1, 10)):
         assert rerank_plan(queries, candidates, 10).startswith("rerank: lists of 32, "), (queries, candidates)
@@ -802,13 +825,14 @@ def test_reranking_stores_keys_for_a_large_k_and_for_few_queries():
 def test_few_queries_fill_the_gpu(queries, dims):
     for candidates in (1000, 10_000, 100_000):
         blocks, warps = stored(queries, candidates, dims=dims)
-        # A warp has eight rows in flight, or one where these are long and few.
-        rows = 1 if "row by row" in rerank_plan(queries, candidates, 10, dims) else 8
-        assert 0.9 * SMS <= blocks <= SMS and 1 <= warps <= 16
+        # A warp has eight rows in flight, sixteen that are not of 16-byte words, or one where these are long
+        # and few.
+        rows = 1 if "row by row" in rerank_plan(queries, candidates, 10, dims) else 8 if dims % 4 == 0 else 16
+        assert min(0.9 * SMS, queries * candidates // rows) <= blocks <= SMS and 1 <= warps <= 16
         assert warps == 16 or rows * warps * blocks < queries * candidates + rows * blocks
         # The warp with most has little more than its share.
         most = -(-queries * -(-candidates // rows) // (blocks * warps)) * rows
-        assert most <= max(8, 1.35 * queries * candidates / (blocks * warps)), (blocks, warps, rows)
+        assert most <= max(rows, 8, 1.35 * queries * candidates / (blocks * warps)), (blocks, warps, rows)
 
 
 def test_a_query_of_long_vectors_has_a_warp_a_row():

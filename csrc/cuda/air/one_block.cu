@@ -238,9 +238,9 @@ ErrorCode launch(const OneBlock& config, const Problem& problem, const Buffers& 
 }  // namespace
 
 ErrorCode OneBlock::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
-  const Rectangle rows{problem.row_stride, problem.cols, problem.k,
-                       bit_width(static_cast<uint64_t>(problem.cols - 1)), lists_row,
-                       problem.last_alone && !lists_winners};
+  const Rectangle rows{problem.row_stride, problem.cols,
+                       problem.k,          bit_width(static_cast<uint64_t>(problem.cols - 1)),
+                       lists_row,          problem.last_alone && !lists_winners};
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude,
                          [&](auto order) { return launch(*this, problem, buffers, rows, order, stream); });
 }

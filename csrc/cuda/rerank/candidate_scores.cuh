@@ -28,6 +28,8 @@ class CandidateScores {
   static constexpr int kRows = Layout::kRows;
   static constexpr int kPerLoad = Layout::kPerLoad;
   static constexpr int kElements = RowPiece::kElements;
+  static constexpr int kSums = Layout::kSums;
+  static constexpr bool kKeepsOwn = Layout::kBatchStep == 0 && 32 / Rows::kBatchRows > 1;
   // Elements that are there together, or are behind the row's end.
   static constexpr int kTogether = Layout::kAlignment == Alignment::kSixteen ? kPerLoad
                                    : Layout::kAlignment == Alignment::kFour  ? RowPiece::kPerWord
@@ -52,7 +54,9 @@ class CandidateScores {
   }
 
   // Candidates that a warp takes at a time: as many as it has rows in a batch, at least.
-  __device__ static int tile_of(const Params& params) { return max(params.tile, kBatchRows); }
+  __device__ static int tile_of(const Params& params) {
+    return kBatchRows == 32 ? 32 : max(params.tile, kBatchRows);
+  }
   // Where those that there are end.
   __device__ int64_t count() const { return row_.count; }
   __device__ int64_t position(int64_t tile) const { return rows_.position(tile); }
@@ -140,15 +144,14 @@ class CandidateScores {
   // Of each lane's own candidate; of no meaning where it is missing.
   __device__ float distance_to(uint32_t present) {
     const Metric metric = params_.problem.metric;
-    // A warp that takes a row at a time has the sums in all lanes, and keeps its own.
-    constexpr int kKept = kRows == 1 ? 1 : kBatches;
+    constexpr int kKept = kKeepsOwn ? 1 : kBatches;
     float products[kKept] = {}, norms[kKept] = {};
     const int batches = tile_of(params_) / kBatchRows;
 #pragma unroll 1
     for (int batch = 0; batch < batches; ++batch) {
       if ((present & lanes_of_batch<Layout>(batch)) == 0) continue;
       const int base = lane() - group_lane() + batch * Layout::kBatchLane;
-      float product[kRows] = {}, norm[kRows] = {};
+      float product[kRows * kSums] = {}, norm[kRows * kSums] = {};
       if (metric == Metric::kL2) {
         read_batch<Metric::kL2>(base, product, norm);
       } else if (metric == Metric::kInnerProduct) {
@@ -160,7 +163,7 @@ class CandidateScores {
       const float batch_norm = metric == Metric::kCosine ? add_batch(norm) : 0.0f;
 #pragma unroll
       for (int i = 0; i < kKept; ++i) {  // a register array has no run-time index
-        if (kRows == 1 ? lane() == batch : i == batch) {
+        if (kKeepsOwn ? (lanes_of_batch<Layout>(batch) >> lane() & 1) != 0 : i == batch) {
           products[i] = batch_product;
           norms[i] = batch_norm;
         }
@@ -174,57 +177,72 @@ class CandidateScores {
     return distance * (metric == Metric::kCosine ? sign_of(rows_.scale()) : rows_.scale());
   }
 
-  __device__ static float add_batch(float (&values)[kRows]) {
-    return add_up<Layout, first_step<Layout>(), Layout::kBatchStep, kRows>(values);
+  __device__ static float add_batch(float (&values)[kRows * kSums]) {
+    return add_up<Layout, first_step<Layout>(), Layout::kBatchStep, kRows, kSums>(values);
   }
 
   template <int kKept>
   __device__ static float add_batches(float (&values)[kKept]) {
-    return add_up<Layout, Layout::kBatchStep, 0, kKept>(values);
+    return add_up<Layout, Layout::kBatchStep, 0, kKept, 1>(values);
   }
 
   // Adds this lane's part of each row to the sums. A loop for each metric: with one for all, the compiler
   // would widen whole batches ahead of the choice, and run out of registers.
   template <Metric metric>
-  __device__ void read_batch(int base, float (&product)[kRows], float (&norm)[kRows]) {
-    const Widened<Type> widen(params_.problem.dtype);
+  __device__ void read_batch(int base, float (&product)[kRows * kSums], float (&norm)[kRows * kSums]) {
     typename Rows::Batch rows = rows_.batch(base);
     float scales[kRows];
 #pragma unroll 1
-    for (int64_t piece = 0; piece < pieces_; ++piece) {
-      // Under way before what comes from memory is waited for: L1 does not hold the queries of many warps.
-      if (pieces_ > 1) load_query(piece);
-      const typename Rows::Step step = rows.next(piece);
-      if (kIsBytes<Type> && metric == Metric::kL2 && piece == 0) {
+    for (int64_t turn = 0; turn < pieces_; turn += kSums) {
 #pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-          scales[i] = __shfl_sync(~0u, rows_.scale(), base + Layout::row_lane(i));
+      for (int sum = 0; sum < kSums; ++sum) {
+        const int64_t piece = turn + sum;
+        if (sum > 0 && piece >= pieces_) break;
+        // Under way before what comes from memory is waited for: L1 does not hold the queries of many warps.
+        if (pieces_ > 1) load_query(piece);
+        const typename Rows::Step step = rows.next(piece);
+        if (kIsBytes<Type> && metric == Metric::kL2 && piece == 0) {
+#pragma unroll
+          for (int i = 0; i < kRows; ++i) {
+            scales[i] = __shfl_sync(~0u, rows_.scale(), base + Layout::row_lane(i));
+          }
         }
+        add_piece<metric>(step, piece, sum, scales, product, norm);
       }
-      const int own_left = left(piece);
-      const int64_t all_left = params_.problem.dims - piece * RowPiece::kRowElements;
+    }
+  }
+
+  template <Metric metric>
+  __device__ __forceinline__ void add_piece(const typename Rows::Step& step, int64_t piece, int sum,
+                                            const float (&scales)[kRows], float (&product)[kRows * kSums],
+                                            float (&norm)[kRows * kSums]) {
+    const Widened<Type> widen(params_.problem.dtype);
+    const int own_left = left(piece);
+    const int64_t all_left = params_.problem.dims - piece * RowPiece::kRowElements;
 #pragma unroll
-      for (int load = 0; load < Layout::kLoads; ++load) {
-        if (load > 0 && load * RowPiece::kLoadStep >= all_left) break;
+    for (int load = 0; load < Layout::kLoads; ++load) {
+      if (load > 0 && load * RowPiece::kLoadStep >= all_left) break;
 #pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-          uint32_t words[4];
-          step.get(i, load, words);
+      for (int i = 0; i < kRows; ++i) {
+        float& products = product[i * kSums + sum];
+        uint32_t words[4];
+        step.get(i, load, words);
 #pragma unroll
-          for (int e = 0; e < kPerLoad; ++e) {
-            // Behind the row's end no infinite scale meets a zero.
-            float scale = 1;
-            if constexpr (kIsBytes<Type>) {
-              scale = load * RowPiece::kLoadStep + e / kTogether * kTogether < own_left ? scales[i] : 0;
-            }
-            const float own = query_part_[load * kPerLoad + e];
-            const float number = widen(words[e / RowPiece::kPerWord], e % RowPiece::kPerWord);
-            if constexpr (metric == Metric::kL2) {
-              const float difference = kIsBytes<Type> ? fmaf(-scale, number, own) : own - number;
-              product[i] = fmaf(difference, difference, product[i]);
-            } else {
-              product[i] = fmaf(own, number, product[i]);
-              if constexpr (metric == Metric::kCosine) norm[i] = fmaf(number, number, norm[i]);
+        for (int e = 0; e < kPerLoad; ++e) {
+          // Behind the row's end no infinite scale meets a zero.
+          float scale = 1;
+          if constexpr (kIsBytes<Type>) {
+            scale = load * RowPiece::kLoadStep + e / kTogether * kTogether < own_left ? scales[i] : 0;
+          }
+          const float own = query_part_[load * kPerLoad + e];
+          const float number = widen(words[e / RowPiece::kPerWord], e % RowPiece::kPerWord);
+          if constexpr (metric == Metric::kL2) {
+            const float difference = kIsBytes<Type> ? fmaf(-scale, number, own) : own - number;
+            products = fmaf(difference, difference, products);
+          } else {
+            products = fmaf(own, number, products);
+            if constexpr (metric == Metric::kCosine) {
+              norm[i * kSums + sum] = fmaf(number, number, norm[i * kSums + sum]);
             }
           }
         }

@@ -15,36 +15,27 @@ struct Work {
   int64_t queries;
   int64_t candidates;  // of a query: the mean of rows between offsets, of which only the sum is known
   int64_t row_bytes;
+  int64_t stride_bytes;
   int64_t sm_count;
-  bool whole_words;    // rows are made of 16-byte words, if the tensors begin with one
-  bool ahead;          // so they are copied ahead: see row_layout.cuh
-  int64_t batch;       // rows that a warp has in flight
-  int64_t resident;    // blocks of kRerankMaxWarps that an SM holds
   int64_t most_warps;  // of an SM
+  bool whole_words;    // rows are made of 16-byte words, if the tensors begin with one
+  int64_t batch;       // rows that a warp has in flight: see row_layout.cuh
 
   Work(const RerankProblem& problem, const Device& device)
       : queries(problem.queries),
         candidates(problem.listed > 0 ? divide_up(problem.listed, problem.queries) : problem.candidates),
         row_bytes(problem.dims * dtype_bytes(problem.dtype)),
+        stride_bytes(problem.vector_stride * dtype_bytes(problem.dtype)),
         sm_count(device.sm_count),
-        whole_words(has_words_of(16, problem)) {
-    const int64_t words = divide_up(row_bytes, 16);
-    const bool is_short = words <= tuning::kRerankShortWords && has_words_of(4, problem);
-    ahead = whole_words && !is_short;
-    batch = is_short || (whole_words && words <= 8) ? 32 : words <= 16 ? 16 : 8;
-    resident = is_short ? 2 : 1;
-    const int64_t warp_bytes = tuning::kRerankListBytes + (ahead ? tuning::kRerankAheadBytes : 0);
+        whole_words(row_bytes % 16 == 0 && stride_bytes % 16 == 0) {
+    // Only whole words are copied ahead.
+    const int64_t warp_bytes = tuning::kRerankListBytes + (whole_words ? tuning::kRerankAheadBytes : 0);
     most_warps = std::clamp<int64_t>((device.shared_bytes_per_block - tuning::kRerankListBytes) / warp_bytes,
-                                     1, resident * tuning::kRerankMaxWarps);
+                                     1, tuning::kRerankMaxWarps);
+    const bool has_words_of_four = row_bytes % 4 == 0 && stride_bytes % 4 == 0;
+    const bool has_two_sums = !whole_words && has_words_of_four && dtype_bytes(problem.dtype) > 1;
+    batch = row_bytes <= 128 && has_words_of_four ? 32 : row_bytes <= 256 || has_two_sums ? 16 : 8;
   }
-
-  static bool has_words_of(int64_t bytes, const RerankProblem& problem) {
-    return problem.dims * dtype_bytes(problem.dtype) % bytes == 0 &&
-           problem.vector_stride * dtype_bytes(problem.dtype) % bytes == 0;
-  }
-
-  // Of a block.
-  int64_t block_warps() const { return std::min<int64_t>(most_warps, tuning::kRerankMaxWarps); }
 };
 
 // Candidates that a warp takes at a time, such that warps have as many of them.
@@ -58,14 +49,24 @@ int tile_of(const Work& work, int64_t batch, int64_t warps) {
   return static_cast<int>(tile);
 }
 
-int list_items(int64_t k) { return k <= 32 ? 1 : k <= 128 ? 4 : 8; }
+int list_items(int64_t k) { return k <= tuning::kRerankSmallestListK ? 1 : k <= 128 ? 4 : 8; }
+
+// Whether keys are stored though lists would hold the winners. Rows between offsets would be stored as if
+// each were as long as all.
+bool prefers_keys(const RerankProblem& problem, const Work& work) {
+  if (problem.ragged || work.queries < work.sm_count) return false;
+  if (problem.k >= tuning::kRerankStoredK) return true;
+  return work.queries > work.sm_count && work.queries * work.candidates >= tuning::kRerankStoredKeys &&
+         (!work.whole_words ||
+          (problem.k > tuning::kRerankSmallestListK && work.row_bytes < tuning::kRerankStoredRowBytes));
+}
 
 // Blocks of so many warps with lists that an SM has shared memory for.
 int64_t blocks_of_sm(const Work& work, const Device& device, int64_t warps, int64_t k) {
   constexpr int64_t kReserved = 1024;  // of each
   const int64_t list_bytes = 32 * list_items(k) * static_cast<int64_t>(sizeof(uint64_t));
   const int64_t bytes =
-      (work.ahead ? warps * tuning::kRerankAheadBytes : 0) + (warps + 1) / 2 * list_bytes;
+      (work.whole_words ? warps * tuning::kRerankAheadBytes : 0) + (warps + 1) / 2 * list_bytes;
   return std::max<int64_t>(1, (device.shared_bytes_per_block + kReserved) / (bytes + kReserved));
 }
 
@@ -82,7 +83,7 @@ int64_t list_warps(const Work& work, const Device& device, int64_t k) {
   const int64_t most = std::max<int64_t>(1, divide_up(work.candidates, work.batch));
   int64_t best = 1, least = INT64_MAX;
   for (const int64_t blocks : {16, 8, 5, 4, 3, 2, 1}) {  // of an SM
-    const int64_t warps = std::min({work.most_warps / blocks, work.block_warps(), most});
+    const int64_t warps = std::min(work.most_warps / blocks, most);
     if (warps == 0) continue;
     const int64_t at_once = std::min(blocks, blocks_of_sm(work, device, warps, k)) * work.sm_count;
     const int64_t waves = divide_up(work.queries, at_once);
@@ -95,7 +96,7 @@ int64_t list_warps(const Work& work, const Device& device, int64_t k) {
   return best;
 }
 
-// Warps that share the candidates of a slice, in as many blocks as all SMs hold, or fewer; or of each query
+// Warps that share the candidates of a slice, in as many blocks as there are SMs, or fewer; or of each query
 // alone.
 void share_candidates(const RerankProblem& problem, const Work& work, Config& config) {
   config.row_at_a_time =
@@ -103,9 +104,8 @@ void share_candidates(const RerankProblem& problem, const Work& work, Config& co
       work.queries * divide_up(work.candidates, 8) < tuning::kRerankBusyWarpsPerSm * work.sm_count;
   const int64_t batch = config.row_at_a_time ? 1 : work.batch;
   const int64_t batches = std::max<int64_t>(1, divide_up(work.candidates, batch)) * config.slice;
-  config.warps =
-      static_cast<int>(std::clamp<int64_t>(divide_up(batches, work.sm_count), 1, work.block_warps()));
-  config.blocks = std::min(divide_up(batches, config.warps), work.resident * work.sm_count);
+  config.warps = static_cast<int>(std::clamp<int64_t>(divide_up(batches, work.sm_count), 1, work.most_warps));
+  config.blocks = std::min(divide_up(batches, config.warps), work.sm_count);
   // No larger than a warp's share, whose rows it looks through.
   const int64_t share = divide_up(batches, config.warps * config.blocks) * batch;
   config.tile = 32;
@@ -118,11 +118,8 @@ void share_candidates(const RerankProblem& problem, const Work& work, Config& co
 
 // Whether a block a query selects from stored keys, and how.
 bool finishes(const RerankProblem& problem, const Device& device, Config& config) {
-  if (problem.candidates > tuning::kRerankMostFinished || problem.k > tuning::kRerankMostFinishedK ||
-      problem.queries > device.sm_count) {
-    return false;
-  }
-  if (problem.k <= 32 && problem.candidates <= tuning::kRerankListedKeys) {
+  if (problem.candidates > tuning::kRerankMostFinished || problem.queries > device.sm_count) return false;
+  if (problem.k <= tuning::kRerankSmallestListK) {
     config.finish_warps =
         static_cast<int>(std::min(divide_up(problem.candidates, 32), tuning::kRerankListedWarps));
     return true;
@@ -165,7 +162,7 @@ Config plan(const RerankProblem& problem, const Device& device, int64_t most_sto
       (problem.listed > 0 && work.queries > most_queries);
   Config config{};
   config.slice = problem.queries;
-  if (problem.k <= tuning::kRerankMaxListK && fills_gpu) {
+  if (problem.k <= tuning::kRerankMaxListK && fills_gpu && !prefers_keys(problem, work)) {
     config.way = Way::kLists;
     config.list_items = list_items(problem.k);
     config.warps = static_cast<int>(list_warps(work, device, problem.k));

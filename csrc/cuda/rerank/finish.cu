@@ -81,7 +81,7 @@ struct KeysAsTheyAre {
 using Memory = BlockMemory<uint32_t, uint32_t>;
 static_assert(sizeof(ListSelectionScratch<uint32_t>) + sizeof(BlockScratch<uint32_t, uint32_t>) + 64 <=
               tuning::kRerankFinishStaticBytes);
-static_assert(tuning::kRerankMostFinishedK + tuning::kRerankFinishSlack <=
+static_assert(tuning::kRerankMostFinished + tuning::kRerankFinishSlack <=
               tuning::kRerankFinishItems * 32 * tuning::kRerankFinishMaxWarps);
 
 // A block a query. Its dynamic shared memory is the list with what sorts it, in whose place digits are

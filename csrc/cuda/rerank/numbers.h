@@ -18,9 +18,6 @@ constexpr int rerank_steps(int step_bytes, int tile_bytes) {
   const int steps = (kRerankAheadBytes - tile_bytes) / (step_bytes + tile_bytes);
   return steps < kRerankMostSteps ? steps : kRerankMostSteps;
 }
-// Rows of so many 16-byte words are read into registers, of which 64 a thread do: so an SM has twice as many
-// warps.
-inline constexpr int kRerankShortWords = 4;
 // A warp's share of the lists that are merged at the end.
 inline constexpr int kRerankListBytes = 1024;
 // A warp has so many times 32 candidates where queries alone fill the GPU, and a block then no more warps
@@ -40,17 +37,24 @@ inline constexpr int64_t kRerankFewQueriesCandidates = 1024;
 // Warps an SM, each with eight rows at once, from which on rows go by one piece at a time. With fewer, a step
 // of eight rows would be of few that there are: not measured.
 inline constexpr int64_t kRerankBusyWarpsPerSm = 8;
-// The block that finishes a query has its keys in shared memory, 64 KB of them; few threads would wait longer
-// for each of its steps.
+// Of queries that fill the GPU with a block each, keys are stored in place of lists from so many winners on;
+// and of more queries, for rows that are not copied ahead, and for rows of fewer bytes with more winners than
+// a list of an entry a lane holds. 10,000 x 1000 x 32 int8, k = 64: 213 us for 339; but 132 x 1000, k = 100:
+// 17 for 10, and 300 x 100, k = 100, 13 for 7: of fewer keys in all the launches are what takes long.
+inline constexpr int64_t kRerankStoredKeys = 1 << 18;
+inline constexpr int64_t kRerankStoredK = 129;
+inline constexpr int64_t kRerankStoredRowBytes = 256;
+inline constexpr int64_t kRerankSmallestListK = 32;
+// The block that finishes a query has its keys in shared memory; few threads would wait longer for each of
+// its steps. Of more keys, or of queries that take more than one block an SM, a top-k of its own is as quick
+// or quicker, by up to five times, though it takes two launches more.
 inline constexpr int kRerankFinishMaxWarps = 32;
 inline constexpr int64_t kRerankFinishKeysPerThread = 2;
-inline constexpr int64_t kRerankMostFinished = 16 * 1024;
-// Lists of 32 in so many warps end sooner, of so few keys: there is less to wait for.
-inline constexpr int64_t kRerankListedKeys = 4096;
+inline constexpr int64_t kRerankMostFinished = 4096;
+// A few winners are found by lists in so many warps.
 inline constexpr int64_t kRerankListedWarps = 8;
 // Winners that it puts in order, and entries beside them: up to 256 in all are ranked at once, and beyond
 // that so few more are no work to speak of. Of what it puts in order, a thread has so many.
-inline constexpr int64_t kRerankMostFinishedK = 4096;
 inline constexpr int64_t kRerankFinishSlack = 128;
 inline constexpr int64_t kRerankFinishLeastRoom = 256;
 inline constexpr int kRerankFinishItems = 5;

@@ -10,14 +10,14 @@
 //      across and takes the other half's from there. So 32 candidates take 31 shuffles, and leave each lane
 //      with the distance of one.
 //   4. The distances, as keys, go to the warp's queue; the lists of a block's warps are merged at the end.
-// Where queries are too few to fill the GPU with a block each, or k is larger than a list, step 4 stores the
-// keys instead, 4 bytes a candidate, and all warps share all candidates alike. finish.cu or a top-k of its
-// own selects from them.
+// Where queries are too few to fill the GPU with a block each, or k is larger than a list or rows are so
+// short that lists take longer than they, step 4 stores the keys instead, 4 bytes a candidate, and all warps
+// share all candidates alike. finish.cu or a top-k of its own selects from them.
 //
-// Where candidates are so few that warps have no eight of them, a step is one row, 32 numbers a lane. Short
-// rows, and rows that are not made of whole 16-byte words, are read into registers (rows_at_hand.cuh). Vectors
-// are read as they are and widened in registers; a query is float32 or of the vectors' type. The order of a sum
-// is the same in all of these: a distance's bits do not tell how the work was shared out.
+// Where candidates are so few that warps have no eight of them, a step is one row, 32 numbers a lane. Rows
+// that are not made of whole 16-byte words are read into registers (rows_at_hand.cuh). Vectors are read as
+// they are and widened in registers; a query is float32 or of the vectors' type. The order of a sum is the
+// same in all of these: a distance's bits do not tell how the work was shared out.
 
 #include "cuda/rerank/rerank.h"
 
@@ -36,7 +36,7 @@ namespace {
 
 // A block a query.
 template <class Type, class Layout, int kItems>
-__global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps, Layout::kResident)
+__global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
     select_candidates(const __grid_constant__ Params params) {
   unsigned char* const shared = dynamic_shared();
   const RerankProblem& problem = params.problem;
@@ -63,7 +63,7 @@ struct Share {
 // each; or, where only the device knows how long they are, those of blocks_per_query blocks share a query's
 // tiles, one after another. `whole_rows`: behind a shorter row too, where keys say that nothing is there.
 template <class Type, class Layout>
-__global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps, Layout::kResident)
+__global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
     store_scores(const __grid_constant__ Params params, uint32_t* keys, bool whole_rows) {
   using Scores = CandidateScores<Type, Layout>;
   constexpr int64_t kBatch = Scores::kBatchRows;
@@ -110,15 +110,18 @@ ErrorCode visit_reader(const Config& config, const RerankProblem& problem, const
     };
     const int64_t words = (problem.dims * kBytes + 15) / 16;
     if (!vectors_have_words_of(16)) {
-      if (kBytes == 4 || vectors_have_words_of(4)) {
-        if (words <= 4) return visitor(type, RowsTogether<Type, 4, Alignment::kFour>{});
-        if (words <= 16) return visitor(type, RowsTogether<Type, 16, Alignment::kFour>{});
-        return visitor(type, RowsTogether<Type, 32, Alignment::kFour>{});
-      }
       if constexpr (kBytes < 4) {
-        if (words <= 16) return visitor(type, RowsTogether<Type, 16, Alignment::kAny>{});
-        return visitor(type, RowsTogether<Type, 32, Alignment::kAny>{});
+        if (!vectors_have_words_of(4)) {
+          if (words <= 16) return visitor(type, RowsTogether<Type, 16, Alignment::kAny>{});
+          return visitor(type, RowsTogether<Type, 32, Alignment::kAny>{});
+        }
       }
+      if (words <= 4) return visitor(type, RowsTogether<Type, 4, Alignment::kFour>{});
+      if (words <= 8) return visitor(type, RowsTogether<Type, 8, Alignment::kFour>{});
+      if (words <= 16) return visitor(type, RowsTogether<Type, 16, Alignment::kFour>{});
+      // With two sums a row fewer lanes are idle at its end; of bytes there are not the registers.
+      return visitor(type,
+                     RowsTogether<Type, kBytes == 1 ? 32 : 16, Alignment::kFour, kBytes == 1 ? 1 : 2>{});
     }
     if (words <= 2) return visitor(type, RowsTogether<Type, 2>{});
     if (words <= 4) return visitor(type, RowsTogether<Type, 4>{});

@@ -1,9 +1,9 @@
 // How the lanes of a warp share rows of vectors: what each reads, and how their sums become one.
 //
 // The order of a row's sum is the contract of all layouts: its words of 16 bytes, of which the last may end
-// early, go to 32 lanes in turn, each adds up the elements of its words, one after another, and their sums are
-// added up over the lanes that differ by 4, 2, 1, 16, 8, in this order. How many rows, words or lanes are at
-// work changes nothing, nor does where in memory a row begins.
+// early, go to 32 lanes in turn, each adds up the elements of its words, one after another, and their sums
+// are added up over the lanes that differ by 4, 2, 1, 16, 8, in this order. How many rows, words or lanes are
+// at work changes nothing, nor does where in memory a row begins.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -69,7 +69,7 @@ enum class Alignment { kSixteen, kFour, kAny };
 
 // A layout: groups of kLanes lanes read a row each, kPerLoad elements a lane and load. Of kRows rows, one
 // after the other, kLoads loads each are in flight: with kAhead on their way to shared memory, otherwise in
-// registers. An SM holds kResident blocks of it.
+// registers. A lane has kSums sums a row, of as many lanes of the contract's.
 //
 // The row number `row` of batch number `batch` belongs to the candidate of lane
 // row_lane(row) + batch * kBatchLane of the group's lanes, which is where add_up leaves its sum.
@@ -77,17 +77,18 @@ enum class Alignment { kSixteen, kFour, kAny };
 
 // A step is eight rows a group, 4 KB a warp: of four lanes 2 KB, of two 1 KB. What lanes beyond a row's end
 // would add to its sum is zero, so that fewer give the same.
-template <class Type, int kLanes_, Alignment kAlignment_ = Alignment::kSixteen>
+template <class Type, int kLanes_, Alignment kAlignment_ = Alignment::kSixteen, int kSums_ = 1>
 struct RowsTogether {
   static constexpr Alignment kAlignment = kAlignment_;
+  static constexpr bool kAhead = kAlignment == Alignment::kSixteen;
   static constexpr int kLanes = kLanes_;
-  static constexpr bool kAhead = kAlignment == Alignment::kSixteen && kLanes > tuning::kRerankShortWords;
-  static constexpr int kResident = kAhead || kLanes > tuning::kRerankShortWords ? 1 : 2;
+  static constexpr int kSums = kSums_;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
   static constexpr int kLoads = 1;
   static constexpr int kRows = kLanes < 8 ? kLanes : 8;
   static constexpr int kBatchLane = 8;
-  static constexpr int kBatchStep = kLanes > 8 ? kLanes / 2 : 0;  // where add_up goes on over batches
+  // Where add_up goes on over batches; 0: nowhere, and lanes keep the sums of their own candidates.
+  static constexpr int kBatchStep = kLanes > 8 ? kLanes / 2 : 0;
   static_assert(kLanes == 2 || kLanes == 4 || kLanes == 8 || kLanes == 16 || kLanes == 32);
   __device__ static constexpr int row_lane(int row) { return row; }
   __device__ static int place(int lane) {
@@ -100,7 +101,7 @@ template <class Type>
 struct RowAtATime {
   static constexpr Alignment kAlignment = Alignment::kSixteen;
   static constexpr bool kAhead = true;
-  static constexpr int kResident = 1;
+  static constexpr int kSums = 1;
   static constexpr int kLanes = 32;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
   static constexpr int kLoads = 32 / kPerLoad;
@@ -121,31 +122,38 @@ __device__ constexpr unsigned lanes_of_batch(int batch) {
   return lanes << batch * Layout::kBatchLane;
 }
 
-// The steps of add_up: 4, 2, 1, 16, 8, as far as there are so many lanes.
+// The steps of add_up: 4, 2, 1, 16, 8, as far as there are so many of the contract's lanes.
 template <class Layout>
 __device__ constexpr int first_step() {
   return Layout::kLanes < 8 ? Layout::kLanes / 2 : 4;
 }
 template <class Layout>
 __device__ constexpr int next_step(int step) {
-  const int half = Layout::kLanes / 2;
+  const int half = Layout::kLanes * Layout::kSums / 2;
   return step == 1 ? (half < 8 ? 0 : half) : step == 8 ? 0 : step / 2;
 }
 
-// Adds the numbers of each of kRows rows up over the lanes that differ by kStep and by the steps behind it,
-// before kEnd. Where there are rows to share out, a lane gives half of them to the lane across and takes the
-// other half's from there: so 32 rows take some 31 shuffles, and leave each lane with the sum of one.
-template <class Layout, int kStep, int kEnd, int kRows, int kAll>
+// Adds kEach numbers of each of kRows rows, one row's behind another's, up over the contract's lanes that
+// differ by kStep and by the steps behind it, before kEnd. Those that differ by kLanes or more are one lane's
+// own. Where there are rows to share out, a lane gives half of them to the lane across and takes the other
+// half's from there: so 32 rows take some 31 shuffles, and leave each lane with the sum of one.
+template <class Layout, int kStep, int kEnd, int kRows, int kEach, int kAll>
 __device__ float add_up(float (&values)[kAll]) {
   constexpr int kNext = next_step<Layout>(kStep);
   if constexpr (kStep == kEnd) {
-    static_assert(kRows == 1, "one number is left");
+    static_assert(kRows == 1 && kEach == 1, "one number is left");
     return values[0];
+  } else if constexpr (kStep >= Layout::kLanes) {
+    static_assert(kRows == 1 && kEach == 2 * kStep / Layout::kLanes);
+#pragma unroll
+    for (int i = 0; i < kEach / 2; ++i) values[i] += values[i + kEach / 2];
+    return add_up<Layout, kNext, kEnd, 1, kEach / 2>(values);
   } else if constexpr (kRows == 1) {
-    values[0] += __shfl_xor_sync(~0u, values[0], kStep);
-    return add_up<Layout, kNext, kEnd, 1>(values);
+#pragma unroll
+    for (int i = 0; i < kEach; ++i) values[i] += __shfl_xor_sync(~0u, values[i], kStep);
+    return add_up<Layout, kNext, kEnd, 1, kEach>(values);
   } else {
-    constexpr int kHalf = kRows / 2;
+    constexpr int kHalf = kRows / 2 * kEach;
     const bool upper = (threadIdx.x & kStep) != 0;
 #pragma unroll
     for (int i = 0; i < kHalf; ++i) {
@@ -153,7 +161,7 @@ __device__ float add_up(float (&values)[kAll]) {
       const float given = upper ? values[i] : values[i + kHalf];
       values[i] = kept + __shfl_xor_sync(~0u, given, kStep);
     }
-    return add_up<Layout, kNext, kEnd, kHalf>(values);
+    return add_up<Layout, kNext, kEnd, kRows / 2, kEach>(values);
   }
 }
 
@@ -195,8 +203,9 @@ struct Piece {
   __device__ static int64_t first(int64_t piece, int group_lane) {
     return piece * kRowElements + group_lane * kPerLoad;
   }
-  // Of a row; one where it has no element.
+  // Of a row; one where it has no element. Fewer lanes than the contract's take rows no longer than they are.
   __device__ static int64_t count(int64_t dims) {
+    if constexpr (Layout::kLanes * Layout::kSums < 32) return 1;
     return max(int64_t{1}, (dims + kRowElements - 1) / kRowElements);
   }
   // Elements of a row from there on; more than a piece are as good as a piece.

@@ -19,7 +19,7 @@ namespace gputopk::cuda::rerank {
 template <class Type, class Layout>
 class RowsAhead : public TileCandidates<Type, Layout> {
   using Candidates = TileCandidates<Type, Layout>;
-  using Candidates::params_, Candidates::row_, Candidates::ask_id;
+  using Candidates::params_, Candidates::count, Candidates::ask_id;
   using Storage = typename Type::Storage;
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kRows = Layout::kRows;
@@ -30,6 +30,8 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   // That are copied, with the one at hand.
   static constexpr int kSteps = tuning::rerank_steps(kStepBytes, kTileBytes);
   static constexpr int kTiles = kSteps + 1;  // that steps may be of, or begin behind them
+  // A tile is one step, whether it has a candidate or not.
+  static constexpr bool kStepIsTile = Candidates::kBatchRows == 32 && Layout::kLanes < 32;
 
   // What a lane keeps of a tile until it is summed.
   struct Tile {
@@ -45,11 +47,15 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   // has a place in it. `shared` is kSharedBytes of this warp's own, 16-byte aligned.
   __device__ RowsAhead(const Params& params, const CandidateRow& row, int tile, int64_t first, int64_t step,
                        void* shared)
-      : Candidates(params, row, tile), batches_(tile / Candidates::kBatchRows), step_(step), shared_(shared) {
+      : Candidates(params, row, tile),
+        batches_(tile / Candidates::kBatchRows),
+        step_(static_cast<uint32_t>(step)),
+        shared_(shared) {
     pieces_ = RowPiece::count(params.problem.dims);
-    next_id_ = ask_id(first);
-    later_id_ = ask_id(first + step);
-    begin_tile(first);
+    const auto tile_of_warp = static_cast<uint32_t>(first);
+    next_id_ = ask_id(tile_of_warp);
+    later_id_ = ask_id(tile_of_warp + step_);
+    begin_tile(tile_of_warp);
 #pragma unroll 1
     for (int i = 0; i + 1 < kSteps; ++i) start_step();
   }
@@ -103,9 +109,9 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   }
 
   // Of the tile whose steps are started next. Behind the last one there are no steps.
-  __device__ void begin_tile(int64_t tile) {
+  __device__ void begin_tile(uint32_t tile) {
     tile_ = tile;
-    if (tile >= row_.count) return;
+    if (tile >= count()) return;
     const bool present = this->is_present(next_id_);
     from_ = this->vector_of(next_id_, present);
     started_tile_ = started_tile_ + 1 == kTiles ? 0 : started_tile_ + 1;
@@ -119,6 +125,7 @@ class RowsAhead : public TileCandidates<Type, Layout> {
     own.present = present_;
     next_id_ = later_id_;
     later_id_ = ask_id(tile + 2 * step_);
+    if constexpr (kStepIsTile) return;
     batch_ = piece_ = 0;
     skip_missing();
   }
@@ -135,7 +142,10 @@ class RowsAhead : public TileCandidates<Type, Layout> {
 
   __device__ void start_step() {
     started_ = started_ + 1 == kSteps ? 0 : started_ + 1;
-    if (tile_ < row_.count) {
+    if (kStepIsTile && tile_ < count()) {
+      start_copies();
+      begin_tile(tile_ + step_);
+    } else if (tile_ < count()) {
       if (batch_ < batches_) {
         start_copies();
         if (++piece_ == pieces_) {
@@ -170,11 +180,11 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   }
 
   const int batches_;  // of a tile
-  const int64_t step_;
+  const uint32_t step_;
   void* const shared_;
   int64_t pieces_;
   // Of the steps that are started next: this lane's row, and which lanes have one.
-  int64_t tile_;
+  uint32_t tile_;
   int batch_ = 0;
   int64_t piece_ = 0;
   const Storage* from_;

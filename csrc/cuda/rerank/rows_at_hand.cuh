@@ -1,5 +1,5 @@
 // Rows for a warp that sums them, read into registers, a piece of each of the rows that its lanes take at a
-// time. As RowsAhead, which takes more instructions than short rows are worth, and copies 16-byte words alone.
+// time. As RowsAhead, which copies 16-byte words alone.
 //
 // A lane's 16 bytes begin anywhere in memory. Where rows are made of four bytes they are four words of 32
 // bits; elsewhere they lie in five, and are shifted together.
@@ -7,6 +7,7 @@
 
 #include <cstdint>
 
+#include "cuda/device/ptx.cuh"
 #include "cuda/rerank/params.cuh"
 #include "cuda/rerank/row_layout.cuh"
 #include "cuda/rerank/tile_candidates.cuh"
@@ -21,15 +22,17 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
   static constexpr int kRows = Layout::kRows;
   static constexpr Alignment kAlignment = Layout::kAlignment;
   static constexpr int kRead = kAlignment == Alignment::kAny ? 5 : 4;
-  static_assert(Layout::kLoads == 1);
+  static_assert(kAlignment != Alignment::kSixteen && Layout::kLoads == 1);
 
  public:
   static constexpr size_t kSharedBytes = 0;
 
   __device__ RowsAtHand(const Params& params, const CandidateRow& row, int tile, int64_t first, int64_t step,
                         void*)
-      : Candidates(params, row, tile), tile_(first), step_(step) {
-    next_id_ = this->ask_id(first);
+      : Candidates(params, row, tile),
+        tile_(static_cast<uint32_t>(first)),
+        step_(static_cast<uint32_t>(step)) {
+    next_id_ = this->ask_id(tile_);
   }
 
   __device__ float scale() const { return scale_; }
@@ -43,7 +46,12 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
     }
     tile_ += step_;
     next_id_ = this->ask_id(tile_);  // under way while this tile is summed
-    return __ballot_sync(~0u, present);
+    const uint32_t all_present = __ballot_sync(~0u, present);
+    if (all_present == 0) return 0;
+    // Who has none reads another's, which is left out: so that a load asks for nothing.
+    const auto other = __shfl_sync(~0u, reinterpret_cast<unsigned long long>(from_), __ffs(all_present) - 1);
+    if (!present) from_ = reinterpret_cast<const Storage*>(other);
+    return all_present;
   }
   __device__ void pass_tile() {}
 
@@ -65,8 +73,7 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
     }
   };
 
-  // The rows of candidates from lane `base` on. In place of one that is missing the first vector is read,
-  // which is there, as a tile has a candidate that is.
+  // The rows of candidates from lane `base` on.
   struct Batch {
     const char* rows[kRows];
     int64_t dims;
@@ -79,17 +86,15 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
         const char* const from = rows[i] + first;
-        if constexpr (kAlignment == Alignment::kSixteen) {
-          load_word<16>(from, left > 0, step.read[i]);
-        } else if constexpr (kAlignment == Alignment::kFour) {
+        if constexpr (kAlignment == Alignment::kFour) {
 #pragma unroll
-          for (int w = 0; w < 4; ++w) load_word<4>(from + 4 * w, 4 * w < left, &step.read[i][w]);
+          for (int w = 0; w < 4; ++w) step.read[i][w] = ask_for(from + 4 * w, 4 * w < left);
         } else {
           const int before = static_cast<int>(reinterpret_cast<uintptr_t>(from) & 3);
           step.first_bit[i] = 8 * before;
 #pragma unroll
           for (int w = 0; w < 5; ++w) {
-            load_word<4>(from - before + 4 * w, left > 0 && 4 * w < left + before, &step.read[i][w]);
+            step.read[i][w] = ask_for(from - before + 4 * w, left > 0 && 4 * w < left + before);
           }
         }
       }
@@ -116,8 +121,8 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
   }
 
  private:
-  int64_t tile_;  // the next one
-  const int64_t step_;
+  uint32_t tile_;  // the next one
+  const uint32_t step_;
   int64_t next_id_;
   const Storage* from_;  // of this lane's candidate at hand
   float scale_ = 1;

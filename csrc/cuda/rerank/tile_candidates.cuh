@@ -15,7 +15,7 @@ class TileCandidates {
   static constexpr int kBatchRows = 32 / Layout::kLanes * Layout::kRows;  // of all groups
 
   // Of this lane's candidate in a tile; beyond all candidates, where the tile has none for it.
-  __device__ int64_t position(int64_t tile) const { return tile + place_; }
+  __device__ int64_t position(int64_t tile) const { return static_cast<uint32_t>(tile) + place_; }
 
  protected:
   using Storage = typename Type::Storage;
@@ -23,14 +23,16 @@ class TileCandidates {
   __device__ TileCandidates(const Params& params, const CandidateRow& row, int tile)
       : params_(params), row_(row) {
     const int place = Layout::place(static_cast<int>(threadIdx.x) % 32);
-    place_ = place < tile ? place : int64_t{1} << 40;
+    place_ = static_cast<uint32_t>(place < tile ? place : kNowhere);
   }
 
   // Of this lane; -1 where there is none.
-  __device__ int64_t ask_id(int64_t tile) const {
-    const int64_t at = position(tile);
-    return at < row_.count ? params_.id_at(row_.begin + at) : -1;
+  __device__ int64_t ask_id(uint32_t tile) const {
+    const uint32_t at = tile + place_;
+    return at < count() ? params_.id_at(row_.begin + at) : -1;
   }
+  // Positions, and those of some tiles beyond, are below 2^32: there are kMaxCandidates at most.
+  __device__ uint32_t count() const { return static_cast<uint32_t>(row_.count); }
   __device__ bool is_present(int64_t id) const { return is_candidate(params_.problem, params_.buffers, id); }
   __device__ const Storage* vector_of(int64_t id, bool present) const {
     return static_cast<const Storage*>(params_.buffers.vectors) +
@@ -41,7 +43,8 @@ class TileCandidates {
   const CandidateRow row_;
 
  private:
-  int64_t place_;
+  static constexpr int kNowhere = 1 << 30;
+  uint32_t place_;
 };
 
 }  // namespace gputopk::cuda::rerank

@@ -134,6 +134,13 @@ inline void access(const void* pointer, size_t bytes, Kind kind, bool whole = tr
   access_global(address, bytes, kind);
 }
 
+bool is_readable(uintptr_t address) {
+  const GlobalRegion* const region = region_of(address);
+  if (region == nullptr) return false;
+  const size_t at = address - reinterpret_cast<uintptr_t>(region->begin);
+  return region->row_bytes == 0 || at % region->stride_bytes < region->row_bytes;
+}
+
 template <class T>
 T combine(Atomic operation, T before, T value, T compared) {
   using Signed = std::make_signed_t<T>;
@@ -204,6 +211,23 @@ void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t
   if (kind == Region::kInput || kind == Region::kInOut) return;
   regions.back().written.assign(bytes, 0);
   poison(begin, bytes);
+}
+
+uint32_t word_around(const void* from) {
+  const uintptr_t address = reinterpret_cast<uintptr_t>(from);
+  if (address % 4 != 0) fail("reads 4 bytes at %p, misaligned", from);
+  unsigned char bytes[4];
+  poison(bytes, sizeof(bytes));
+  bool is_any = false;
+  for (size_t i = 0; i < sizeof(bytes); ++i) {
+    if (!is_readable(address + i)) continue;
+    bytes[i] = static_cast<const unsigned char*>(from)[i];
+    is_any = true;
+  }
+  if (!is_any) access_global(address, sizeof(bytes), Kind::kRead);  // which says what is wrong
+  uint32_t word;
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
 }
 
 bool is_written(const void* begin, size_t bytes, size_t& first) {

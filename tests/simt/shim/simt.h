@@ -108,6 +108,9 @@ void wait_for_kernel_before();
 void grid_barrier();
 
 // A thread's copies to shared memory, in groups. `from` null: zeros.
+// A word of 32 bits of which one byte at least may be read; the others may be anything.
+uint32_t word_around(const void* from);
+
 struct Copy {
   void* to;
   const void* from;

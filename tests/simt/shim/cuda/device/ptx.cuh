@@ -38,6 +38,7 @@ inline void copy_ahead(void* to, const void* from, bool there) {
     ::simt::start_copy(copy);
   }
 }
+inline uint32_t ask_for(const void* from, bool there) { return there ? ::simt::word_around(from) : 0; }
 inline void end_copies() { ::simt::end_copies(); }
 template <int kGroups>
 inline void wait_for_copies() {
