@@ -780,8 +780,9 @@ def test_many_queries_of_short_or_unaligned_rows_store_keys():
         (133, 2000, 33, 32, False),
         (133, 1900, 33, 32, True),  # fewer than 2^18 keys
         (133, 2000, 33, 64, True),
-        (133, 2000, 10, 129, False),
-        (132, 2000, 128, 129, True),
+        (133, 2000, 10, 127, False),
+        (133, 2000, 10, 129, True),
+        (132, 2000, 128, 127, True),
         (132, 200, 129, 128, False),
         (131, 1000, 129, 8, True),
     ):

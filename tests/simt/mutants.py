@@ -36,10 +36,12 @@ AIR_BLOCK = (
     "float32 normal 5x3000 k=200 sorted=0 form=air.one_block forced=1 threads=128 sm_count=1",
     "int16 few_distinct 3x2500 k=101 sorted=0 form=air.one_block forced=1 threads=64 digit_bits=6 sm_count=1",
     "float32 normal 3x3000 k=90 form=air.one_block sm_count=4",
+    "int16 few_distinct 3x2500 k=900 sorted=0 last_alone=1 form=air.one_block forced=1 threads=64",
 )
 AIR_CLUSTER = (
     "float32 normal 2x5000 k=400 sorted=0 form=air.one_cluster forced=1 cluster=4 threads=64 sm_count=4",
     "int16 few_distinct 2x6000 k=900 sorted=0 form=air.one_cluster forced=1 cluster=4 digit_bits=4",
+    "int16 few_distinct 2x6000 k=900 sorted=0 last_alone=1 form=air.one_cluster forced=1 cluster=2 threads=64",
 )
 REGISTERS = (
     "float32 normal 3x5000 k=100 form=grid_select.registers forced=1 blocks=3 threads=64 sm_count=4",
@@ -227,6 +229,10 @@ MUTANTS = (
     Mutant("air/one_block.cu", "if (threadIdx.x == 0) written = listed = 0;", ";", AIR_BLOCK),
     Mutant("air/one_block.cu", "if (threadIdx.x == 0) range.reset();", ";", AIR_BLOCK),
     Mutant("air/one_block.cu", "rank >= row.k", "rank > row.k", AIR_BLOCK),
+    Mutant(
+        "air/one_block.cu", "(selection.takes_all() && !rows.kth_alone())", "selection.takes_all()", AIR_BLOCK
+    ),
+    Mutant("air/one_cluster.cu", "at != params.k - 1", "at != params.k - 2", AIR_CLUSTER),
     Mutant("air/one_cluster.cu", "__syncthreads();  // the sums are there", ";", AIR_CLUSTER),
     Mutant(
         "air/one_cluster.cu", "Cluster::wait();  // all blocks have counted", "__syncthreads();", AIR_CLUSTER

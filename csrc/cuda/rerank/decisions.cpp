@@ -56,9 +56,10 @@ int list_items(int64_t k) { return k <= tuning::kRerankSmallestListK ? 1 : k <= 
 bool prefers_keys(const RerankProblem& problem, const Work& work) {
   if (problem.ragged || work.queries < work.sm_count) return false;
   if (problem.k >= tuning::kRerankStoredK) return true;
-  return work.queries > work.sm_count && work.queries * work.candidates >= tuning::kRerankStoredKeys &&
-         (!work.whole_words ||
-          (problem.k > tuning::kRerankSmallestListK && work.row_bytes < tuning::kRerankStoredRowBytes));
+  if (work.queries == work.sm_count || work.queries * work.candidates < tuning::kRerankStoredKeys)
+    return false;
+  if (!work.whole_words) return work.row_bytes < tuning::kRerankStoredOtherBytes;
+  return problem.k > tuning::kRerankSmallestListK && work.row_bytes < tuning::kRerankStoredRowBytes;
 }
 
 // Blocks of so many warps with lists that an SM has shared memory for.
