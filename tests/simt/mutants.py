@@ -41,7 +41,7 @@ AIR_BLOCK = (
 AIR_CLUSTER = (
     "float32 normal 2x5000 k=400 sorted=0 form=air.one_cluster forced=1 cluster=4 threads=64 sm_count=4",
     "int16 few_distinct 2x6000 k=900 sorted=0 form=air.one_cluster forced=1 cluster=4 digit_bits=4",
-    "int16 few_distinct 2x6000 k=900 sorted=0 last_alone=1 form=air.one_cluster forced=1 cluster=2 threads=64",
+    "int16 few_distinct 2x6000 k=90 sorted=0 last_alone=1 form=air.one_cluster forced=1 cluster=2 threads=64",
 )
 REGISTERS = (
     "float32 normal 3x5000 k=100 form=grid_select.registers forced=1 blocks=3 threads=64 sm_count=4",
@@ -229,9 +229,7 @@ MUTANTS = (
     Mutant("air/one_block.cu", "if (threadIdx.x == 0) written = listed = 0;", ";", AIR_BLOCK),
     Mutant("air/one_block.cu", "if (threadIdx.x == 0) range.reset();", ";", AIR_BLOCK),
     Mutant("air/one_block.cu", "rank >= row.k", "rank > row.k", AIR_BLOCK),
-    Mutant(
-        "air/one_block.cu", "(selection.takes_all() && !rows.kth_alone())", "selection.takes_all()", AIR_BLOCK
-    ),
+    Mutant("air/one_block.cu", "rank != row.k - 1", "rank != row.k - 2", AIR_BLOCK),
     Mutant("air/one_cluster.cu", "at != params.k - 1", "at != params.k - 2", AIR_CLUSTER),
     Mutant("air/one_cluster.cu", "__syncthreads();  // the sums are there", ";", AIR_CLUSTER),
     Mutant(
