@@ -56,7 +56,11 @@ ErrorCode run_panels(const StridedPlan& plan, const strided::Panels& panels, con
       panel.indices = static_cast<char*>(buffers.indices) + first * problem.k * index;
     }
     if (error == 0) error = run(selection, panel, stream);
-    if (error == 0 && panels.scatters) error = strided::scatter(strided, first, rows, panel, buffers, stream);
+    if (error == 0 && panels.scatters) {
+      // What finds the last alone has written no other.
+      const bool last_alone = problem.last_alone && !selection.last_in_place;
+      error = strided::scatter(strided, first, rows, last_alone ? problem.k - 1 : 0, panel, buffers, stream);
+    }
   }
   return error;
 }

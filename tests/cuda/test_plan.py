@@ -780,13 +780,22 @@ def test_many_queries_of_short_or_unaligned_rows_store_keys():
         (133, 2000, 33, 32, False),
         (133, 1900, 33, 32, True),  # fewer than 2^18 keys
         (133, 2000, 33, 64, True),
-        (133, 2000, 10, 127, False),
-        (133, 2000, 10, 129, True),
+        (4224, 100, 32, 32, False),
+        (4223, 100, 32, 32, True),
+        (4224, 100, 32, 36, True),
+        (133, 2000, 10, 127, True),  # of four bytes
+        (133, 2000, 33, 127, False),
+        (133, 2000, 33, 129, True),
         (132, 2000, 128, 127, True),
         (132, 200, 129, 128, False),
         (131, 1000, 129, 8, True),
     ):
         text = rerank_plan(queries, candidates, k, dims)
+        assert text.startswith("rerank: lists" if lists else "rerank: keys stored"), text
+    for dims, lists in ((255, False), (256, True), (257, True)):  # of float16, of one element or more
+        rows, vectors = (torch.empty(n, dims, dtype=torch.float16, device="meta") for n in (133, 10))
+        ids = torch.empty(133, 2000, dtype=torch.int64, device="meta")
+        text = torch.ops.gputopk._rerank_plan(rows, vectors, ids, 10)
         assert text.startswith("rerank: lists" if lists else "rerank: keys stored"), text
 
 

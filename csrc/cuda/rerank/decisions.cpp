@@ -19,6 +19,7 @@ struct Work {
   int64_t sm_count;
   int64_t most_warps;  // of an SM
   bool whole_words;    // rows are made of 16-byte words, if the tensors begin with one
+  bool words_of_four;  // likewise
   int64_t batch;       // rows that a warp has in flight: see row_layout.cuh
 
   Work(const RerankProblem& problem, const Device& device)
@@ -27,14 +28,14 @@ struct Work {
         row_bytes(problem.dims * dtype_bytes(problem.dtype)),
         stride_bytes(problem.vector_stride * dtype_bytes(problem.dtype)),
         sm_count(device.sm_count),
-        whole_words(row_bytes % 16 == 0 && stride_bytes % 16 == 0) {
+        whole_words(row_bytes % 16 == 0 && stride_bytes % 16 == 0),
+        words_of_four(row_bytes % 4 == 0 && stride_bytes % 4 == 0) {
     // Only whole words are copied ahead.
     const int64_t warp_bytes = tuning::kRerankListBytes + (whole_words ? tuning::kRerankAheadBytes : 0);
     most_warps = std::clamp<int64_t>((device.shared_bytes_per_block - tuning::kRerankListBytes) / warp_bytes,
                                      1, tuning::kRerankMaxWarps);
-    const bool has_words_of_four = row_bytes % 4 == 0 && stride_bytes % 4 == 0;
-    const bool has_two_sums = !whole_words && has_words_of_four && dtype_bytes(problem.dtype) > 1;
-    batch = row_bytes <= 128 && has_words_of_four ? 32 : row_bytes <= 256 || has_two_sums ? 16 : 8;
+    const bool has_two_sums = !whole_words && words_of_four && dtype_bytes(problem.dtype) > 1;
+    batch = row_bytes <= 128 && words_of_four ? 32 : row_bytes <= 256 || has_two_sums ? 16 : 8;
   }
 };
 
@@ -58,8 +59,12 @@ bool prefers_keys(const RerankProblem& problem, const Work& work) {
   if (problem.k >= tuning::kRerankStoredK) return true;
   if (work.queries == work.sm_count || work.queries * work.candidates < tuning::kRerankStoredKeys)
     return false;
-  if (!work.whole_words) return work.row_bytes < tuning::kRerankStoredOtherBytes;
-  return problem.k > tuning::kRerankSmallestListK && work.row_bytes < tuning::kRerankStoredRowBytes;
+  const int64_t short_bytes =
+      work.whole_words ? tuning::kRerankStoredRowBytes : tuning::kRerankStoredOtherBytes;
+  if (work.row_bytes >= short_bytes) return false;
+  return !work.words_of_four || problem.k > tuning::kRerankSmallestListK ||
+         (work.row_bytes <= tuning::kRerankShortestBytes &&
+          work.queries >= tuning::kRerankStoredQueriesPerSm * work.sm_count);
 }
 
 // Blocks of so many warps with lists that an SM has shared memory for.

@@ -38,13 +38,16 @@ inline constexpr int64_t kRerankFewQueriesCandidates = 1024;
 // of eight rows would be of few that there are: not measured.
 inline constexpr int64_t kRerankBusyWarpsPerSm = 8;
 // Of queries that fill the GPU with a block each, keys are stored in place of lists from so many winners on.
-// Of more queries they are for rows of other words than 16 bytes and fewer than so many bytes, and for rows
-// of 16-byte words with more winners than a list of an entry a lane holds: 10,000 x 1000 x 32 int8, k = 64,
-// takes 213 us for 339, x 129 float16, k = 10, 1112 for 1199, x 129 float32 1856 for 1650. But 300 x 100, k =
-// 100, takes 13 for 7: of fewer keys in all the launches are what takes long.
+// Of more queries they are for short rows, of 16-byte words or of others, where a list has more than an entry
+// a lane, for the shortest of so many queries an SM, and for all that are not even of four bytes. 10,000 x
+// 1000 x 32 int8, k = 64, takes 213 us for 339, k = 10 184 for 214, x 129 float16, k = 10, 1112 for 1199; but
+// x 100 float16 612 for 557, x 129 float32 1856 for 1650, and 300 x 100, k = 100, 13 for 7: of fewer keys in
+// all the launches are what takes long.
 inline constexpr int64_t kRerankStoredK = 129;
-inline constexpr int64_t kRerankStoredOtherBytes = 512;
 inline constexpr int64_t kRerankStoredRowBytes = 256;
+inline constexpr int64_t kRerankStoredOtherBytes = 512;
+inline constexpr int64_t kRerankShortestBytes = 128;
+inline constexpr int64_t kRerankStoredQueriesPerSm = 32;
 inline constexpr int64_t kRerankStoredKeys = 1 << 18;
 inline constexpr int64_t kRerankSmallestListK = 32;
 // The block that finishes a query has its keys in shared memory; few threads would wait longer for each of

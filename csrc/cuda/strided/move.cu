@@ -249,13 +249,14 @@ ErrorCode gather(const StridedProblem& strided, const Panels& panels, int64_t fi
   });
 }
 
-ErrorCode scatter(const StridedProblem& strided, int64_t first, int64_t rows, const Buffers& winners,
-                  const Buffers& outputs, Stream stream) {
+ErrorCode scatter(const StridedProblem& strided, int64_t first, int64_t rows, int64_t first_winner,
+                  const Buffers& winners, const Buffers& outputs, Stream stream) {
   const Problem& problem = strided.problem;
+  const int64_t count = problem.k - first_winner, skipped = first_winner * strided.outputs.col_stride;
   const int elements =
-      rows * problem.k <= tuning::kMoveFewElements ? tuning::kMoveSmallTile : tuning::move_tile(8);
-  const Params params = params_of(rows, problem.k, walk_of(dense_rows(problem.k), 0),
-                                  walk_of(strided.outputs, first), elements);
+      rows * count <= tuning::kMoveFewElements ? tuning::kMoveSmallTile : tuning::move_tile(8);
+  const Params params =
+      params_of(rows, count, walk_of(dense_rows(problem.k), 0), walk_of(strided.outputs, first), elements);
   const int64_t blocks = blocks_of(params);
   if (blocks > INT32_MAX) return cudaErrorInvalidConfiguration;
   return visit_bits(dtype_bytes(problem.dtype), [&](auto bits) {
@@ -265,10 +266,11 @@ ErrorCode scatter(const StridedProblem& strided, int64_t first, int64_t rows, co
       if constexpr (sizeof(Index) < 4) {
         return cudaErrorInvalidValue;  // never: indices have 4 or 8 bytes
       } else {
-        const Winners<const Bits, const Index> from{static_cast<const Bits*>(winners.values),
-                                                    static_cast<const Index*>(winners.indices)};
-        const Winners<Bits, Index> to{static_cast<Bits*>(outputs.values),
-                                      static_cast<Index*>(outputs.indices)};
+        const Winners<const Bits, const Index> from{
+            static_cast<const Bits*>(winners.values) + first_winner,
+            static_cast<const Index*>(winners.indices) + first_winner};
+        const Winners<Bits, Index> to{static_cast<Bits*>(outputs.values) + skipped,
+                                      static_cast<Index*>(outputs.indices) + skipped};
         return launch_kernel(/*ahead=*/true, move_winners<Bits, Index>, static_cast<unsigned>(blocks),
                              kThreads, 0, stream, params, from, to);
       }

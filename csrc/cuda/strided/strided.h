@@ -29,8 +29,8 @@ Panels plan(const StridedProblem& problem, int64_t panel_bytes);
 ErrorCode gather(const StridedProblem& problem, const Panels& panels, int64_t first, int64_t rows,
                  const void* input, void* panel, Stream stream);
 
-// Moves the winners of those rows, dense [rows, k], to the outputs.
-ErrorCode scatter(const StridedProblem& problem, int64_t first, int64_t rows, const Buffers& winners,
-                  const Buffers& outputs, Stream stream);
+// Moves the winners of those rows, dense [rows, k], to the outputs, those from `first_winner` on.
+ErrorCode scatter(const StridedProblem& problem, int64_t first, int64_t rows, int64_t first_winner,
+                  const Buffers& winners, const Buffers& outputs, Stream stream);
 
 }  // namespace gputopk::cuda::strided
