@@ -58,6 +58,11 @@ MAXIMA = (
     "float32 few_distinct 2x9000 k=300 sorted=0 form=delegate.from_maxima forced=1 beta=2 alpha=4 sm_count=3",
     "int32 normal 1x40000 k=900 sorted=0 form=delegate.from_maxima forced=1 alpha=4 buffer=300 sm_count=3",
 )
+SAMPLE_OF_FEW = (
+    "float32 normal 1x40000 k=2 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
+    "float32 normal 1x40000 k=20 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
+    "int16 normal 1x40000 k=40 sorted=0 last_alone=1 form=delegate.from_sample forced=1 sm_count=3",
+)
 SAMPLE = (
     "float64 normal 1x40000 k=100 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
     "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
@@ -306,9 +311,11 @@ MUTANTS = (
     Mutant("delegate/from_maxima.cu", "follow_kernel_before();", "let_next_kernel_start();", MAXIMA),
     Mutant("device/row_sample.cuh", "wait_for_kernel_before();  // the row's state is zero", ";", SAMPLE),
     # Few candidates, compared each with all.
-    Mutant("device/stored_candidates.cuh", "__syncthreads();  // the list is whole", ";", SAMPLE),
-    Mutant("device/stored_candidates.cuh", "rank += x < list[i]", "rank += !(list[i] < x)", SAMPLE),
-    Mutant("device/stored_candidates.cuh", "if (rank >= owed) return;", "if (rank > owed) return;", SAMPLE),
+    Mutant("device/stored_candidates.cuh", "__syncthreads();  // the list is whole", ";", SAMPLE_OF_FEW),
+    Mutant("device/stored_candidates.cuh", "rank += x < list[i]", "rank += !(list[i] < x)", SAMPLE_OF_FEW),
+    Mutant(
+        "device/stored_candidates.cuh", "if (rank >= owed) return;", "if (rank > owed) return;", SAMPLE_OF_FEW
+    ),
     Mutant("device/element_bounds.cu", "__syncthreads();  // all are listed", ";", TWO_BOUNDS),
     # Rows in registers, and rows in order.
     Mutant("device/sorted_list.cuh", "__syncthreads();  // the list is filled up", ";", DIGITS),
@@ -466,12 +473,7 @@ MUTANTS = (
     Mutant("delegate/one_grid.cu", "++end.bin;", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "all_stored > params.capacity", "false", ONE_GRID),
     Mutant("delegate/one_grid.cu", "all_stored < k", "false", ONE_GRID),
-    Mutant(
-        "delegate/one_grid.cu",
-        "params.last_alone ? rank == params.k - 1",
-        "params.last_alone ? rank == params.k - 2",
-        ONE_GRID,
-    ),
+    Mutant("delegate/one_grid.cu", "rank == params.k - 1", "rank == params.k - 2", ONE_GRID),
     Mutant("delegate/one_grid.cu", "__syncthreads();  // nothing of the counts is in use", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "__syncthreads();  // all are listed", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "__syncthreads();  // all are there", ";", ONE_GRID),
