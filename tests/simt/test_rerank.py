@@ -55,14 +55,14 @@ def test_every_way_gives_the_same_bits(dtype, dims, metric):
 def test_a_distance_is_the_same_wherever_a_vector_lies(dtype, dims, metric):
     """In words of 16 bytes, of four, and of neither, and a query likewise."""
     vectors = reference.any_numbers(50, dims, dtype, seed=1)
-    rows = reference.normal(2, dims, torch.float32, seed=2)
-    ids = reference.some_ids(2, 100, 50, torch.int32, seed=3)
+    rows = reference.normal(12, dims, torch.float32, seed=2)
+    ids = reference.some_ids(12, 40, 50, torch.int32, seed=3)
     *want, _ = emulated.library().rerank(rows, vectors, ids, 20, metric, SMALL)
     words = 16 // dtype.itemsize
     for first, gap in ((0, -dims % words), (4 // dtype.itemsize, 4 // dtype.itemsize), (1, 1), (3, 4)):
         for moves_query in (False, True):
             elsewhere = torch.zeros(50, first + dims + gap, dtype=dtype)[:, first : first + dims]
-            query = torch.zeros(2, dims + 3)[:, 1 : 1 + dims] if moves_query else torch.empty(2, dims)
+            query = torch.zeros(12, dims + 3)[:, 1 : 1 + dims] if moves_query else torch.empty(12, dims)
             *got, _ = emulated.library().rerank(
                 query.copy_(rows), elsewhere.copy_(vectors), ids, 20, metric, SMALL
             )

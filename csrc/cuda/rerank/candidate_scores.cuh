@@ -127,18 +127,28 @@ class CandidateScores {
     }
   }
 
-  // Added up in an order of its own: over the lanes that differ by 16, 8, 4, 2, 1.
+  // Added up in an order of its own: over the contract's lanes that differ by 16, 8, 4, 2, 1.
   __device__ float squares_of_query() {
-    float squares = 0;
+    static_assert(kSums <= 2, "lanes that differ by 16 alone are one lane's own");
+    float squares[kSums] = {};
 #pragma unroll 1
-    for (int64_t piece = 0; piece < pieces_; ++piece) {
-      load_query(piece);
+    for (int64_t turn = 0; turn < pieces_; turn += kSums) {
 #pragma unroll
-      for (int e = 0; e < kElements; ++e) squares = fmaf(query_part_[e], query_part_[e], squares);
+      for (int sum = 0; sum < kSums; ++sum) {
+        if (sum > 0 && turn + sum >= pieces_) break;
+        load_query(turn + sum);
+#pragma unroll
+        for (int e = 0; e < kElements; ++e) {
+          squares[sum] = fmaf(query_part_[e], query_part_[e], squares[sum]);
+        }
+      }
     }
+    if constexpr (kSums == 2) squares[0] += squares[1];
 #pragma unroll
-    for (int step = kLanes / 2; step > 0; step /= 2) squares += __shfl_xor_sync(~0u, squares, step);
-    return squares;
+    for (int step = kLanes / 2; step > 0; step /= 2) {
+      squares[0] += __shfl_xor_sync(~0u, squares[0], step);
+    }
+    return squares[0];
   }
 
   // Of each lane's own candidate; of no meaning where it is missing.

@@ -52,8 +52,8 @@ int tile_of(const Work& work, int64_t batch, int64_t warps) {
 
 int list_items(int64_t k) { return k <= tuning::kRerankSmallestListK ? 1 : k <= 128 ? 4 : 8; }
 
-// Whether keys are stored though lists would hold the winners. Rows between offsets would be stored as if
-// each were as long as all.
+// Whether keys are stored though lists would hold the winners. Not of rows whose lengths only the device
+// knows: they would be stored as if each were as long as any may be.
 bool prefers_keys(const RerankProblem& problem, const Work& work) {
   if (problem.ragged || work.queries < work.sm_count) return false;
   if (problem.k >= tuning::kRerankStoredK) return true;

@@ -23,7 +23,7 @@ class TileCandidates {
   __device__ TileCandidates(const Params& params, const CandidateRow& row, int tile)
       : params_(params), row_(row) {
     const int place = Layout::place(static_cast<int>(threadIdx.x) % 32);
-    place_ = static_cast<uint32_t>(place < tile ? place : kNowhere);
+    place_ = place < tile ? static_cast<uint32_t>(place) : kNowhere;
   }
 
   // Of this lane; -1 where there is none.
@@ -31,7 +31,7 @@ class TileCandidates {
     const uint32_t at = tile + place_;
     return at < count() ? params_.id_at(row_.begin + at) : -1;
   }
-  // Positions, and those of some tiles beyond, are below 2^32: there are kMaxCandidates at most.
+  // tile < count <= kMaxCandidates, so that tile + place_ < 2^32. What is asked for beyond is not used.
   __device__ uint32_t count() const { return static_cast<uint32_t>(row_.count); }
   __device__ bool is_present(int64_t id) const { return is_candidate(params_.problem, params_.buffers, id); }
   __device__ const Storage* vector_of(int64_t id, bool present) const {
@@ -43,7 +43,8 @@ class TileCandidates {
   const CandidateRow row_;
 
  private:
-  static constexpr int kNowhere = 1 << 30;
+  static constexpr uint32_t kNowhere = uint32_t{1} << 31;
+  static_assert(kMaxCandidates < kNowhere);
   uint32_t place_;
 };
 

@@ -107,10 +107,10 @@ void let_next_kernel_start();
 void wait_for_kernel_before();
 void grid_barrier();
 
-// A thread's copies to shared memory, in groups. `from` null: zeros.
 // A word of 32 bits of which one byte at least may be read; the others may be anything.
 uint32_t word_around(const void* from);
 
+// A thread's copies to shared memory, in groups. `from` null: zeros.
 struct Copy {
   void* to;
   const void* from;
