@@ -15,6 +15,9 @@ beforehand and not timed:
     bmm         products by torch.bmm, then norms added or divided by    all metrics
     cdist       torch.cdist                                              l2, float32
 
+On the CPU FAISS is timed too, where it is installed, for float32 by l2 and inner product: the distances of a
+flat index to a subset of its vectors, which is what its own refinement of an index calls, and the k best.
+
 Our results are checked in float64 on a sample of the queries, the others' distances against ours where they
 are float32. Exit status 1 if one of ours fails. No time makes it fail.
 
@@ -29,6 +32,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -45,6 +49,7 @@ from tests import rerank_reference as reference
 VECTORS = {"cuda": 1_000_000, "cpu": 200_000}  # more than any cache holds
 CHECKED_QUERIES = 50
 OURS = "ours:rerank"
+FAISS = "faiss"
 MOST_GATHERED = 8 << 30  # bytes of a grid's point: what PyTorch's formulations write is several times that
 FLOOR_RATIO, SHORT_US, MORE_US = 1.15, 20, 8  # the goal
 
@@ -177,6 +182,34 @@ def torch_contenders(point: Point, data: Data) -> list[Contender]:
     return points.torch_contenders(calls)
 
 
+def faiss_contender(point: Point, data: Data) -> Contender | None:
+    """FAISS's refinement, of an index that holds the vectors; None where it does not serve the point."""
+    if data.ids.is_cuda or point.dtype != "float32" or point.metric == "cosine":
+        return None
+    try:
+        import faiss
+    except ImportError:
+        return None
+    faiss.omp_set_num_threads(torch.get_num_threads())
+    Index = faiss.IndexFlatL2 if point.metric == "l2" else faiss.IndexFlatIP
+
+    def index_of(vectors: torch.Tensor) -> Any:
+        index = Index(point.dims)
+        index.add(vectors.numpy())
+        return index
+
+    queries, ids = faiss.swig_ptr(data.queries.numpy()), faiss.swig_ptr(data.ids.numpy())
+
+    def call(index: Any) -> Outputs:
+        distances = torch.empty(data.ids.shape)
+        to = faiss.swig_ptr(distances.numpy())
+        index.compute_distance_subset(point.queries, queries, point.candidates, to, ids)
+        values, positions = torch.topk(distances, point.k, -1, point.metric != "l2")
+        return values, data.ids.gather(1, positions)
+
+    return Contender(FAISS, call, prepare=index_of, export=two_tensors, eager=False)
+
+
 def our_contender(point: Point, data: Data) -> Contender:
     metric = int(torch_topk.Metric[point.metric])
 
@@ -237,6 +270,7 @@ def run(point: Point, device: torch.device, budget_s: float) -> Record:
     )
     data = Data(normal(point.queries, point.query_dtype), ids, norms)
     contenders = [gather_floor(point, device), our_contender(point, data), *torch_contenders(point, data)]
+    contenders += filter(None, [faiss_contender(point, data)])
     timings = timing.measure(contenders, timing.copies_of(vectors), budget_s)
     best_name, best_us = points.best_of_torch(timings)
     records = points.records_of(timings, OURS, best_us, lambda t: problem_of(t.outputs, point, data, vectors))
@@ -275,6 +309,8 @@ def print_table(records: Sequence[Record]) -> None:
     rows = []
     for record in records:
         ours = contender_of(record, OURS)
+        faiss_us = next((c["us"] for c in record["contenders"] if c["name"] == FAISS), None)
+        x_faiss = faiss_us / ours["us"] if faiss_us and ours["us"] else None
         goal = record["goal_x_torch"]
         rows.append(
             [
@@ -288,10 +324,11 @@ def print_table(records: Sequence[Record]) -> None:
                 number_text(ours.get("x_torch")),
                 (record["best_torch"] or "-").removeprefix(points.TORCH),
                 number_text(goal),
+                number_text(x_faiss),
             ]
         )
     columns = ["queries x candidates x dims", "k", "metric", "dtype", "us", "x floor", "held", "x torch"]
-    print(report.table([*columns, "best", "goal"], rows))
+    print(report.table([*columns, "best", "goal", "x FAISS"], rows))
     held = sum(map(holds_goal, records))
     print(
         f"at most {FLOOR_RATIO} x floor, or {MORE_US} us more than it up to {SHORT_US} us: "

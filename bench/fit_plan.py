@@ -77,10 +77,10 @@ class Form:
 
 def forms_of(record: report.Record) -> dict[str, Form]:
     """By name."""
-    like = torch.empty((1, 1), dtype=getattr(torch, record["dtype"]), device="meta")
-    text = torch.ops.gputopk._forms(
-        like.expand(record["rows"], record["cols"]), record["k"], sorted=record["sorted"]
-    )
+    rows, cols, inner = record["rows"], record["cols"], record.get("inner", 1)
+    shape = (rows, cols) if inner == 1 else (rows // inner, cols, inner)
+    like = torch.empty(shape, dtype=getattr(torch, record["dtype"]), device="meta")
+    text = torch.ops.gputopk._forms(like, record["k"], 1, sorted=record["sorted"])
     forms = {}
     for line in text.splitlines():
         name, _, terms = line.split("; ")

@@ -6,11 +6,13 @@
     python bench/sweep_plan.py --rows 1 8 --cols 2^17 2^22 --output bench/results/plan-h200-5.jsonl
     python bench/sweep_plan.py --rows 1 8 --cols 2^20 2^28 --output bench/results/plan-h200-6.jsonl
     python bench/sweep_plan.py --set held callers short --output bench/results/plan-h200-7.jsonl
+    python bench/sweep_plan.py --side-by-side --output bench/results/plan-h200-8.jsonl
 
 The second times some forms anew at the requests of a recorded sweep, after they were changed, and adds to
 that file a header and records that stand for those forms' earlier ones; with --missing, only where a form
-that now serves a request has no time. The last takes the shapes of sets of bench_topk.py, those that models
-call with, in place of random ones.
+that now serves a request has no time. The one with --set takes the shapes of sets of bench_topk.py, those
+that models call with, in place of random ones. The last times the ways to read rows that lie side by side, as
+those of a dimension other than the last do: winners are in order then.
 
 Rows, cols and k are drawn log-uniformly, so that they lie between the powers of two as callers' do, single
 rows and k near cols more often than that would bring them; dtypes by width; inputs from those that kernels
@@ -34,6 +36,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 
+import torch_topk
 from bench import environment, report, shapes, timing
 from bench.contenders import floor_contender
 from bench.timing import Contender, two_tensors
@@ -48,6 +51,7 @@ MAX_K = 2**20
 DTYPES = ("float32", "float32", "float32", "bfloat16", "bfloat16", "uint8", "int64", "int64")
 ONE_ROW = 0.15  # of the points
 LARGE_K = 0.15  # of the points: a tenth of the row or more, and now and then all of it
+PANEL_BYTES = 96 << 20  # csrc/cuda/strided/strided.h
 INPUTS = ("normal", "increasing", "all_equal", "twelve_bit_random", "few_distinct", "ones_with_four_outliers")
 
 Record = report.Record
@@ -80,6 +84,21 @@ def drawn(random_: random.Random, options: argparse.Namespace) -> Iterator[dict[
         yield draw(random_, options.rows, *options.cols)
 
 
+def drawn_side_by_side(random_: random.Random, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """The same of rows that lie side by side, as many as callers have channels, pixels or features."""
+    least_cols, most_cols = options.cols
+    while True:
+        inner = random_.choice((log_uniform(random_, 2, 64), log_uniform(random_, 8, 8192)))
+        inner = inner // 8 * 8 if random_.random() < 0.5 and inner > 8 else inner
+        cols = log_uniform(random_, max(least_cols, 65), min(most_cols, 2**20))
+        outer = log_uniform(random_, 1, max(1, MAX_ELEMENTS // (cols * inner)))
+        if not 2**18 <= outer * cols * inner <= MAX_ELEMENTS:
+            continue
+        k = log_uniform(random_, 1, min(cols, 2048))
+        dtype = random_.choice(DTYPES)
+        yield {"rows": outer * inner, "cols": cols, "k": k, "dtype": dtype, "inner": inner}
+
+
 def requests_of(sets: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Each shape and dtype of the sets' matrices once."""
     seen = set()
@@ -92,9 +111,10 @@ def requests_of(sets: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def forms_of(request: dict[str, Any], order: bool) -> dict[str, bool]:
     """The forms that serve the request on the GPU at hand, and whether their rows come out in order."""
-    like = torch.empty((1, 1), dtype=getattr(torch, request["dtype"]), device="cuda")
-    like = like.expand(request["rows"], request["cols"])
-    text = torch.ops.gputopk._forms(like, request["k"], sorted=order)
+    rows, cols, inner = request["rows"], request["cols"], request.get("inner", 1)
+    shape = (rows, cols) if inner == 1 else (rows // inner, cols, inner)
+    like = torch.empty(shape, dtype=getattr(torch, request["dtype"]), device="cuda")
+    text = torch.ops.gputopk._forms(like, request["k"], 1, sorted=order)
     lines = (line.split("; ") for line in text.splitlines())
     return {name: "in_order 1 " in work for name, _, work in lines if name != "order_rows"}
 
@@ -102,6 +122,38 @@ def forms_of(request: dict[str, Any], order: bool) -> dict[str, bool]:
 def contender(name: str, k: int, order: bool) -> Contender:
     run = torch.ops.gputopk._form
     return Contender(name, lambda x: run(x, k, name, True, order), export=two_tensors, eager=False)
+
+
+def side_by_side_contender(name: str, k: int) -> Contender:
+    """A way to read rows side by side: panels, or what an algorithm has of its own."""
+    if name == "strided.panels":
+        return Contender(name, lambda x: torch.ops.gputopk._strided(x, k, 1, panel_bytes=PANEL_BYTES),
+                         export=two_tensors, eager=False)  # fmt: skip
+    algorithm = torch_topk.Algorithm[name.split(".")[0]]
+    return Contender(name, lambda x: torch.ops.gputopk.topk(x, k, 1, algorithm=algorithm),
+                     export=two_tensors, eager=False)  # fmt: skip
+
+
+def time_side_by_side(request: dict[str, Any], name: str, seed: int, *_: object) -> list[Record]:
+    """The times of all ways to read rows side by side on one input, sorted."""
+    rows, cols, k, inner = (request[key] for key in ("rows", "cols", "k", "inner"))
+    x = inputs.make(name, rows, cols, getattr(torch, request["dtype"]), torch.device("cuda"), seed)
+    columns = x.view(-1, inner, cols).mT.contiguous()
+    contenders = [side_by_side_contender(form, k) for form in forms_of(request, True)]
+    timings = timing.measure([floor_contender(columns), *contenders], timing.copies_of(columns), BUDGET_S)
+    floor, first = timings.pop("floor"), None
+    for form, timed in timings.items():
+        if timed.us is None:
+            raise RuntimeError(f"{form} at {request}: {timed.reason}")
+        values, indices = timed.outputs
+        if first is None:
+            first = indices
+            of_rows = tuple(tensor.mT.reshape(rows, k).contiguous() for tensor in (values, indices))
+            oracle.assert_topk_on_device(of_rows, x, k, sorted=True)
+        elif not torch.equal(first, indices):
+            raise RuntimeError(f"{form} at {request}, {name}: other winners")
+    us = {form: round(timed.us, 3) for form, timed in timings.items()}
+    return [{**request, "input": name, "sorted": True, "floor_us": floor.us, "us": us}]
 
 
 def as_set(outputs: timing.Outputs) -> torch.Tensor:
@@ -198,6 +250,7 @@ def main() -> int:
     parser.add_argument(
         "--set", nargs="+", default=[], choices=sorted(shapes.SETS), metavar="NAME", help="of bench_topk.py"
     )
+    parser.add_argument("--side-by-side", action="store_true", help="rows of a dimension other than the last")
     parser.add_argument("--least-k", type=report.integer, default=1, metavar="K", help="or for fewer")
     parser.add_argument(
         "--most-k", type=report.integer, default=2**26, metavar="K", help="leave out requests for more"
@@ -224,7 +277,9 @@ def main() -> int:
     random_ = random.Random(options.seed)
     start, points = time.monotonic(), 0
     progress = report.Progress(int(options.seconds))
-    for request in requests_of(options.set) if options.set else drawn(random_, options):
+    time_request = time_side_by_side if options.side_by_side else time_input
+    draw_requests = drawn_side_by_side if options.side_by_side else drawn
+    for request in requests_of(options.set) if options.set else draw_requests(random_, options):
         if (spent := time.monotonic() - start) >= options.seconds:
             break
         if not options.least_k <= request["k"] <= options.most_k:
@@ -233,7 +288,7 @@ def main() -> int:
         progress.done = int(spent)
         progress.show(f"{points} points; {request}")
         for name in ("normal", hard):
-            for record in time_input(request, name, points, options.without):
+            for record in time_request(request, name, points, options.without):
                 out.write({"kind": "plan", "point": points, **record})
         points += 1
     progress.close()

@@ -12,14 +12,20 @@
 namespace gputopk::binding {
 
 inline void check_cuda_algorithm(const Request& request, const cuda::Device& device) {
-  const char* reason = cuda::unsupported_reason(request.problem, device, request.algorithm);
+  // Rows that are copied first are side by side in no way that is known here.
+  const char* reason = request.scattered
+                           ? cuda::unsupported_reason(request.problem, device, request.algorithm)
+                           : cuda::unsupported_reason(request.strided(), device, request.algorithm);
   check(reason == nullptr, "gputopk::topk: algorithm ", algorithm_name(request.algorithm),
         " cannot serve this: ", reason);
 }
 
 // Every form that serves, a line each: "name; what it would do; in_order 1 bytes 4e6 ...", the last part
-// being the work that its time is estimated from.
-inline std::string forms_text(const Problem& problem, const cuda::Device& device) {
+// being the work that its time is estimated from. Of rows that do not lie side by side, the ways to read
+// them.
+inline std::string forms_text(const Request& request, const cuda::Device& device) {
+  const Problem& problem = request.problem;
+  const StridedProblem strided = request.strided();
   std::string text;
   const auto add = [&](const char* name, const char* form, bool in_order, const cuda::Work& work) {
     char line[512];
@@ -31,11 +37,17 @@ inline std::string forms_text(const Problem& problem, const cuda::Device& device
         work.winners, work.entries, work.way);
     text += line;
   };
-  cuda::visit_forms(problem, device, [&](const auto& config) {
-    char form[200];
-    config.describe(problem, form, sizeof(form));
-    add(config.kName, form, config.in_order(problem), config.work(problem, device));
-  });
+  if (strided.is_plain()) {
+    cuda::visit_forms(problem, device, [&](const auto& config) {
+      char form[200];
+      config.describe(problem, form, sizeof(form));
+      add(config.kName, form, config.in_order(problem), config.work(problem, device));
+    });
+  } else {
+    cuda::visit_strided_forms(strided, device, [&](const char* name, const cuda::Work& work, const auto&) {
+      add(name, "of rows that do not lie side by side", true, work);
+    });
+  }
   add("order_rows", "the step behind a form that leaves rows unordered", true,
       cuda::sort::OrderRows::plan(problem, device).work(problem, device));
   return text;

@@ -31,7 +31,7 @@ std::string describe_rerank(const RerankProblem& problem, const Tensor&) {
   return text;
 }
 
-std::string list_forms(const Request& request) { return forms_text(request.problem, cuda::Device{}); }
+std::string list_forms(const Request& request) { return forms_text(request, cuda::Device{}); }
 
 void check_algorithm(const Request& request) { check_cuda_algorithm(request, cuda::Device{}); }
 

@@ -284,7 +284,10 @@ VarlenOutputs varlen_study(const Tensor& self, int64_t k, const MaybeTensor& len
 std::tuple<Tensor, Tensor> strided_study(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted,
                                          int64_t algorithm, int64_t panel_bytes) {
   const Request request = canonicalise(self, {k, dim, largest, sorted, false, std::nullopt, algorithm});
-  check_cuda_algorithm(request, device_of(self.get_device_index()));
+  const char* const reason =
+      cuda::unsupported_reason(request.problem, device_of(self.get_device_index()), request.algorithm);
+  check(reason == nullptr, "gputopk::_strided: algorithm ", algorithm_name(request.algorithm),
+        " cannot serve this: ", reason);
   check(!request.scattered, "gputopk::_strided: self has strides of which a copy would be made");
   check(panel_bytes > 0, "gputopk::_strided: panel_bytes must be positive, but is ", panel_bytes);
   const Tensor values = new_empty(request.sizes, request.value_dtype, self, kTopk);

@@ -53,7 +53,7 @@ std::string describe_plan(const Request& request) {
 }
 
 std::string list_forms(const Request& request) {
-  return forms_text(request.problem, device_of(request.input.get_device_index()));
+  return forms_text(request, device_of(request.input.get_device_index()));
 }
 
 // A call without an algorithm, as most are, asks for no device here.

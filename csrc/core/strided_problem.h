@@ -54,6 +54,17 @@ inline bool lies_in_squares(const RowLayout& layout, const void* first, int elem
          whole(layout.col_stride) && reinterpret_cast<uintptr_t>(first) % (side * element_bytes) == 0;
 }
 
+// How well rows side by side can be read by vectors, wherever the first of them is aligned: 0, vectors of
+// each column hold adjacent rows, 1, those of an outer row do, of whole columns, one behind the other; 2,
+// neither.
+inline int alignment_of_rows(const RowLayout& layout, int element_bytes) {
+  const int64_t vector = 16 / element_bytes;
+  const auto whole = [&](int64_t elements) { return elements % vector == 0; };
+  if (layout.inner_stride != 1 || !whole(layout.outer_stride)) return 2;
+  if (whole(layout.inner) && whole(layout.col_stride)) return 0;
+  return layout.col_stride == layout.inner ? 1 : 2;
+}
+
 inline StridedProblem plain(const Problem& problem) {
   return {problem, {1, problem.row_stride, 0, 1}, {1, problem.k, 0, 1}};
 }

@@ -68,8 +68,11 @@ ErrorCode run_panels(const StridedPlan& plan, const strided::Panels& panels, con
 }  // namespace
 
 size_t workspace_bytes(const StridedPlan& plan) {
-  const auto* const panels = std::get_if<strided::Panels>(&plan.config);
-  return panels == nullptr ? 0 : PanelMemory(plan, *panels, nullptr).bytes;
+  if (const auto* const panels = std::get_if<strided::Panels>(&plan.config)) {
+    return PanelMemory(plan, *panels, nullptr).bytes;
+  }
+  const auto* const across = std::get_if<delegate::AcrossRows>(&plan.config);
+  return across == nullptr ? 0 : across->workspace_bytes(plan.problem);
 }
 
 ErrorCode run(const StridedPlan& plan, const Buffers& buffers, Stream stream) {
@@ -78,6 +81,9 @@ ErrorCode run(const StridedPlan& plan, const Buffers& buffers, Stream stream) {
   }
   if (const auto* const warp = std::get_if<bitonic::OneWarp>(&plan.config)) {
     return warp->run_strided(plan.problem, buffers, stream);
+  }
+  if (const auto* const across = std::get_if<delegate::AcrossRows>(&plan.config)) {
+    return across->run_strided(plan.problem, buffers, stream);
   }
   return run_panels(plan, std::get<strided::Panels>(plan.config), buffers, stream);
 }

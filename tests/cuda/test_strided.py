@@ -57,7 +57,8 @@ def test_the_layout_of_rows(tensor, dim, want):
         (30, 3, "rows where they lie"),
         (200, 3, "rows in tiles"),
         (200, 190, "rows moved together, winners moved to their place, 8192 rows at a time"),
-        (100_000, 3, "rows moved together, winners moved to their place, 256 rows at a time"),
+        (100_000, 3, "rows read across"),
+        (100_000, 3000, "rows moved together, winners moved to their place, 256 rows at a time"),
     ],
 )
 def test_the_way_of_rows(cols, k, way):
@@ -65,8 +66,41 @@ def test_the_way_of_rows(cols, k, way):
     assert LAYOUT.match(plan)[6] == way
 
 
+def ways(tensor: torch.Tensor, k: int, dim: int) -> set[str]:
+    """Those that could serve a request of rows which do not lie side by side."""
+    lines = torch.ops.gputopk._forms(tensor, k, dim).splitlines()
+    return {line.split(";")[0] for line in lines} - {"order_rows"}
+
+
+@pytest.mark.parametrize(
+    ("tensor", "k", "across"),
+    [
+        (meta(4, 5000, 64), 9, True),
+        (meta(4, 5000, 64), 2000, False),  # too many of the row could be candidates
+        (meta(4, 500, 64), 2, False),  # the row is short
+        (meta(4, 5000, 3), 9, True),  # few side by side, without gaps
+        (meta(4, 5000, 9)[:, :, :3], 9, False),  # and with them
+        (meta(4, 5000, 90)[:, :, :70], 9, True),
+        (meta(64, 5000).t(), 9, True),
+        (meta(4, 64, 10_000)[:, :, ::2].transpose(1, 2), 9, False),
+        (meta(1, 5000, 1).expand(4, 5000, 64), 9, False),  # rows are the same
+    ],
+)
+def test_which_rows_can_be_read_across(tensor, k, across):
+    found = ways(tensor, k, tensor.dim() - 2)
+    assert ("delegate.across_rows" in found) == across
+    assert "strided.panels" in found
+
+
+def test_delegate_reads_across_what_it_would_not_serve_otherwise():
+    plan = torch.ops.gputopk._plan(meta(4, 600, 64), 90, 1, algorithm=torch_topk.Algorithm.delegate)
+    assert "rows read across; delegate: " in plan
+    with pytest.raises(RuntimeError, match="algorithm delegate cannot serve this"):
+        torch.ops.gputopk._plan(meta(256, 600), 90, 1, algorithm=torch_topk.Algorithm.delegate)
+
+
 @pytest.mark.gpu
-def test_workspace_is_a_panel(device):
+def test_workspace_is_bounded(device):
     """Whatever the size of the input."""
     for rows in (2**12, 2**14):
         plan = torch.ops.gputopk._plan(torch.empty((50_000, rows), device=device, dtype=torch.int8), 4, 0)
@@ -100,6 +134,31 @@ def test_exact(device, dtype):
             flags = {"largest": k % 2 == 1, "magnitude": k == 7, "index_dtype": index_dtype}
             oracle.assert_topk(topk(tensor, k, 1, **flags), tensor, k, 1, **flags)
             oracle.assert_topk(topk(tensor.transpose(1, 2), k, **flags), tensor.transpose(1, 2), k, **flags)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+@pytest.mark.parametrize(
+    ("outer", "cols", "inner", "k"),
+    [(3, 9000, 64, 40), (2, 20_001, 7, 12), (5, 2500, 300, 9), (1, 70_000, 33, 300)],
+)
+def test_rows_read_across(device, dtype, outer, cols, inner, k):
+    """Vectors of adjacent rows, laps of several columns, single elements, and a block that orders."""
+    for name, flags in itertools.product(
+        inputs.names_for(dtype), ({}, {"largest": False}, {"magnitude": True})
+    ):
+        tensor = (
+            inputs.make(name, outer * inner, cols, dtype, device).view(outer, inner, cols).mT.contiguous()
+        )
+        result = topk(tensor, k, 1, algorithm=torch_topk.Algorithm.delegate, **flags)
+        oracle.assert_topk(result, tensor, k, 1, **flags)
+
+
+@pytest.mark.gpu
+def test_more_rows_than_have_lists_at_once(device):
+    for shape in ((70, 600, 4000), (2, 520, 150_000)):
+        tensor = torch.randn(shape, device=device)
+        oracle.assert_topk(topk(tensor, 5, 1, algorithm=torch_topk.Algorithm.delegate), tensor, 5, 1)
 
 
 @pytest.mark.gpu

@@ -132,6 +132,7 @@ class _Strided(ctypes.Structure):
         ("outputs", _Layout),
         ("input_elements", ctypes.c_int64),
         ("panel_bytes", ctypes.c_int64),
+        ("list_bytes", ctypes.c_int64),
     ]
 
 
@@ -428,11 +429,11 @@ class Library:
 
     def strided(
         self, tensor, k: int, dim_last: bool = False, index_dtype=torch.int64, panel_bytes: int = 0,
-        device: Device = Device(), seed: int = 1, **options,
+        list_bytes: int = 0, device: Device = Device(), seed: int = 1, **options,
     ):  # fmt: skip
         """(values, indices, plan) of a [outer, cols, inner] tensor of any strides over dim 1: outputs are
         [outer, k, inner], or with `dim_last` [outer, inner, k]. panel_bytes: panels of so many; 0: as
-        planned."""
+        planned. list_bytes: of the memory for candidates of rows that are read across."""
         outer, cols, inner = tensor.shape
         shape = (outer, inner, k) if dim_last else (outer, k, inner)
         values = torch.empty(shape, dtype=tensor.dtype)
@@ -450,6 +451,7 @@ class Library:
             outputs=_Layout(1, k, 0, 1) if dim_last or inner == 1 else _Layout(inner, k * inner, 1, inner),
             input_elements=last + 1,
             panel_bytes=panel_bytes,
+            list_bytes=list_bytes,
         )
         if plain:
             call.topk.row_stride = row_stride

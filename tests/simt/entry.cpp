@@ -41,7 +41,7 @@ struct SimtLayout {
 struct SimtStrided {
   SimtTopk topk;
   SimtLayout input, outputs;
-  int64_t input_elements, panel_bytes;
+  int64_t input_elements, panel_bytes, list_bytes;
 };
 
 struct SimtNumbers {
@@ -346,10 +346,12 @@ int simt_strided(const SimtStrided* call, const SimtDevice* device, char* text, 
     const gputopk::StridedProblem strided{problem_of(call->topk), layout(call->input), layout(call->outputs)};
     const Problem& problem = strided.problem;
     const auto algorithm = static_cast<gputopk::Algorithm>(call->topk.algorithm);
-    if (const char* reason = cuda::unsupported_reason(problem, gpu, algorithm))
-      throw std::invalid_argument(reason);
-    const cuda::StridedPlan plan = cuda::make_strided_plan(
-        strided, gpu, algorithm, call->panel_bytes > 0 ? std::optional(call->panel_bytes) : std::nullopt);
+    const char* const reason = call->panel_bytes > 0 ? cuda::unsupported_reason(problem, gpu, algorithm)
+                                                     : cuda::unsupported_reason(strided, gpu, algorithm);
+    if (reason != nullptr) throw std::invalid_argument(reason);
+    const auto given = [](int64_t bytes) { return bytes > 0 ? std::optional(bytes) : std::nullopt; };
+    const cuda::StridedPlan plan =
+        cuda::make_strided_plan(strided, gpu, algorithm, given(call->panel_bytes), given(call->list_bytes));
     cuda::describe(plan, text, bytes);
     add_list("input", call->topk.input, call->input_elements * gputopk::dtype_bytes(problem.dtype));
     return run_to_outputs(call->topk, problem, [&](const auto& buffers) { return run_plan(plan, buffers); });

@@ -1,4 +1,4 @@
-// device/pattern_filter.cuh against keys, one element at a time, for test_filters.py.
+// device/pattern_filter.cuh and row_filter.cuh against keys, one element at a time, for test_filters.py.
 #include <cstdint>
 #include <cstring>
 #include <limits>
@@ -6,6 +6,7 @@
 
 #include "core/key_order.h"
 #include "cuda/device/pattern_filter.cuh"
+#include "cuda/device/row_filter.cuh"
 
 namespace {
 
@@ -91,7 +92,68 @@ int64_t count_faults(const Order& order, int64_t bounds_apart) {
   return faults;
 }
 
+// The same where each element of a vector has a bound of its own: patterns, and the keys of patterns.
+template <class Order>
+int64_t count_faults_of_rows(const Order& order, const std::vector<typename Order::Bits>& patterns) {
+  using Bits = typename Order::Bits;
+  using Word = typename cuda::KeyWord<Bits>::type;
+  constexpr size_t kElements = cuda::kPerVector<Bits>;
+  const size_t count = patterns.size();
+  cuda::RowFilter<Order, cuda::Vector<Bits>> filter;
+  cuda::RowFilter<Order, cuda::Single<Bits>> filter_of_one;
+  int64_t faults = 0;
+  for (size_t bounds = 0; bounds < count; ++bounds) {
+    Bits keys[kElements];
+    bool behind[kElements];
+    for (size_t e = 0; e < kElements; ++e) {
+      const Bits pattern = patterns[(bounds + e * 131) % count];
+      keys[e] = e % 2 == 0 ? pattern : order(pattern);
+      behind[e] = (bounds + e) % 3 == 0;
+      filter.raise(order, static_cast<int>(e), static_cast<Word>(keys[e]), behind[e]);
+    }
+    filter_of_one.raise(order, 0, static_cast<Word>(keys[0]), behind[0]);
+    for (size_t first = bounds % 5; first + kElements <= count; first += 3 * kElements + 1) {
+      Bits elements[kElements];
+      uint32_t wanted = 0;
+      for (size_t e = 0; e < kElements; ++e) {
+        elements[e] = patterns[first + e];
+        const Bits key = order(elements[e]);
+        if (behind[e] ? key > keys[e] : key >= keys[e]) wanted |= 1u << e;
+      }
+      cuda::Vector<Bits> vector;
+      std::memcpy(&vector.words, elements, sizeof(elements));
+      faults += filter.probe(order, vector) != wanted;
+      faults += filter_of_one.probe(order, cuda::Single<Bits>{elements[0]}) != (wanted & 1);
+    }
+  }
+  return faults;
+}
+
+// Of 1- and 2-byte elements all patterns, or each so many-th and those around zero.
+template <class Order>
+int64_t count_faults_of_rows(const Order& order) {
+  using Bits = typename Order::Bits;
+  std::vector<Bits> patterns;
+  if constexpr (sizeof(Bits) >= 4) {
+    for (const uint32_t word : some_words()) {
+      patterns.push_back(static_cast<Bits>(sizeof(Bits) == 8 ? uint64_t{word} << 32 | word : word));
+    }
+  } else {
+    constexpr int kPatterns = std::numeric_limits<Bits>::max() + 1;
+    for (int i = 0; i < kPatterns; i += sizeof(Bits) == 1 ? 1 : 29) patterns.push_back(static_cast<Bits>(i));
+    for (int near = -8; near <= 8; ++near) {
+      for (const int pattern : {0, kPatterns / 2}) patterns.push_back(static_cast<Bits>(pattern + near));
+    }
+  }
+  return count_faults_of_rows(order, patterns);
+}
+
 }  // namespace
+
+extern "C" int64_t simt_row_filter_faults(int32_t dtype, int32_t largest, int32_t magnitude) {
+  return gputopk::visit_key_order(static_cast<gputopk::DType>(dtype), largest != 0, magnitude != 0,
+                                  [](const auto& order) { return count_faults_of_rows(order); });
+}
 
 // Of dtypes of up to 4 bytes; -1: the dtype is none.
 extern "C" int64_t simt_filter_faults(int32_t dtype, int32_t largest, int32_t magnitude) {

@@ -188,6 +188,13 @@ STRIDED = (
     "int8 normal 14x2000 k=50 inner=7 panel_bytes=20000 sm_count=2",
     "float32 normal 9x1500 k=30 inner=1 panel_bytes=20000 dim_last=1",
 )
+ACROSS = (
+    "float32 normal 32x1100 k=40 inner=16 algorithm=delegate sm_count=2",
+    "float32 all_equal 32x1100 k=40 inner=16 algorithm=delegate sm_count=2",
+    "bfloat16 few_distinct 27x900 k=9 inner=9 algorithm=delegate sm_count=2",
+    "int64 normal 24x1300 k=100 inner=12 algorithm=delegate sm_count=2",
+    "float32 normal 72x700 k=5 inner=24 algorithm=delegate list_bytes=60000 sm_count=2",
+)
 SPREAD = (
     "float32 ones_with_four_outliers 1x200000 k=1000 form=delegate.one_cluster sm_count=4",
     "int32 ones_with_four_outliers 2x100000 k=700 form=delegate.one_cluster sm_count=4",
@@ -395,6 +402,18 @@ MUTANTS = (
     Mutant("split_bucket/tree.cu", "counts_[next] = 0;", ";", TREE),
     Mutant("split_bucket/tree.cu", "__syncthreads();  // all have added", ";", TREE),
     Mutant("split_bucket/tiles.cuh", "__syncthreads();  // the list is whole", ";", TREE),
+    # Across rows.
+    Mutant("delegate/across_rows.cu", "__syncthreads();  // all are there", ";", ACROSS),
+    Mutant("delegate/across_rows.cu", "wait_for_kernel_before();", ";", ACROSS),
+    Mutant("delegate/across_rows.cu", "follow_kernel_before();", "let_next_kernel_start();", ACROSS),
+    Mutant("delegate/across_rows.cu", "follow_kernel_before();", "let_next_kernel_start();", ACROSS, which=2),
+    Mutant("delegate/across_rows.cu", "__syncwarp();  // all entries are there", ";", ACROSS),
+    Mutant("delegate/across_rows.cu", "__syncwarp();  // all are counted", ";", ACROSS),
+    Mutant("delegate/across_rows.cu", "__syncwarp();  // all rows have their places", ";", ACROSS),
+    Mutant("delegate/across_rows.cu", "__syncwarp();  // they have been read", ";", ACROSS),
+    Mutant("delegate/across_rows.cu", "first_col > last", "first_col >= last", ACROSS),
+    Mutant("delegate/across_rows.cu", "min(raised_from, last + 1)", "raised_from", ACROSS),
+    Mutant("delegate/across_rows.cu", "its > own[i]", "its < own[i]", ACROSS),
     # Equal shares.
     Mutant("delegate/equal_shares.cu", "follow_kernel_before();", "let_next_kernel_start();", SHARES),
     Mutant(

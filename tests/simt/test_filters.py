@@ -21,6 +21,15 @@ def test_filters_say_what_keys_say(dtype, largest, magnitude):
     assert faults(emulated._DTYPES[dtype], largest, magnitude) == 0
 
 
+@pytest.mark.parametrize("magnitude", [False, True])
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_filters_of_rows_side_by_side(dtype, largest, magnitude):
+    faults = emulated.library().lib.simt_row_filter_faults
+    faults.restype = ctypes.c_int64
+    assert faults(emulated._DTYPES[dtype], largest, magnitude) == 0
+
+
 @pytest.mark.parametrize("itemsize", [1, 2, 4])
 def test_filters_of_what_is_all_equal(itemsize):
     faults = emulated.library().lib.simt_equals_filter_faults

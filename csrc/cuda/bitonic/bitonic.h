@@ -40,6 +40,7 @@ struct OneThread {
 struct OneWarp {
   static constexpr Algorithm kAlgorithm = Algorithm::kBitonic;
   static constexpr const char* kName = "bitonic.one_warp";
+  static constexpr const char* kStridedName = "bitonic.one_warp_strided";  // has costs of its own
 
   int lanes;          // that share a row: 8, 16 or 32
   int elements;       // a lane: 8, 16 or 32
@@ -54,6 +55,7 @@ struct OneWarp {
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+  Work strided_work(const StridedProblem& strided, const Device& device) const;
   ErrorCode run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const;
   // Windows of rows of up to problem.cols elements. To rows.outputs; where those have no indices, dense,
   // problem.k places a row.

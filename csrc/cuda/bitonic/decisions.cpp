@@ -95,4 +95,10 @@ Work ManyBlocks::work(const Problem& problem, const Device& device) const {
                  tuning::kManyBlocksPerSm, /*reads=*/1);
 }
 
+Work OneWarp::strided_work(const StridedProblem& strided, const Device& device) const {
+  Work all = work(strided.problem, device);
+  all.way = alignment_of_rows(strided.input, dtype_bytes(strided.problem.dtype));
+  return all;
+}
+
 }  // namespace gputopk::cuda::bitonic

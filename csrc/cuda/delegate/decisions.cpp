@@ -484,6 +484,91 @@ bool EqualShares::serves_windows(const Problem& problem, const Device& device) {
   return problem.rows <= tuning::kShareMostRows && OneCluster::serves_windows(problem, device);
 }
 
+AcrossRows AcrossRows::plan(const StridedProblem& strided, const Device& device) {
+  const Problem& problem = strided.problem;
+  const double cols = static_cast<double>(problem.cols), k = static_cast<double>(problem.k);
+  const int entry_bytes = dtype_bytes(problem.dtype) + static_cast<int>(sizeof(uint32_t));
+  const bool few_rows = problem.rows < int64_t{tuning::kAcrossFewRows} * device.sm_count;
+  const int items = few_rows ? tuning::kAcrossFewItems : tuning::kAcrossItems;
+  // Few rows are sampled by few blocks, and read by all.
+  const double sampled_at_once =
+      std::min(1.0, static_cast<double>(problem.rows) / (tuning::kAcrossSampledRows * device.sm_count));
+  AcrossRows config{};
+  double least = 0;
+  for (const int delegates : {tuning::kAcrossFewDelegates, tuning::kAcrossMostDelegates}) {
+    const bool few = delegates == tuning::kAcrossFewDelegates;
+    for (int group = 1; int64_t{delegates} * group * tuning::kAcrossSampleShare <= problem.cols; group *= 2) {
+      const double sample = static_cast<double>(delegates) * group;
+      const double rank = tuning::sample_rank(k * sample / cols);
+      if (rank > tuning::kAcrossMostRank * delegates) break;
+      // A delegate reaches the bound if one of its group does.
+      const double candidates = cols * (1 - std::pow(1 - rank / delegates, 1.0 / group));
+      const double room =
+          candidates * (1 + (tuning::kAcrossRoomDeviations + tuning::kAcrossExtraRoom / std::sqrt(rank)) /
+                                std::sqrt(rank));
+      const int64_t places = divide_up(static_cast<int64_t>(std::min(std::max(room, k), cols)), 64) * 64;
+      int threads = tuning::kAcrossOrderMinThreads;
+      while (threads < tuning::kAcrossOrderMaxThreads && threads * items < places) {
+        threads *= 2;
+      }
+      if (candidates * tuning::kAcrossSampleShare > cols ||
+          places > int64_t{threads} * tuning::kAcrossItems ||
+          block_bytes(entry_bytes, static_cast<int>(places), threads) + tuning::kClusterStaticBytes >
+              device.shared_bytes_per_block) {
+        continue;
+      }
+      const double work = sample / sampled_at_once + tuning::kAcrossCandidate * candidates +
+                          delegates * (few ? tuning::kAcrossFewDelegate : tuning::kAcrossMostDelegate);
+      if (config.delegates > 0 && work >= least) continue;
+      least = work;
+      config.delegates = delegates;
+      config.group = group;
+      config.rank = static_cast<int>(rank);
+      config.candidates = candidates;
+      config.room = static_cast<int>(places);
+      config.order_threads = threads;
+    }
+  }
+  const bool short_lists = dtype_bytes(problem.dtype) < 8 && config.candidates <= tuning::kAcrossShortList &&
+                           problem.k <= tuning::kAcrossShortListK;
+  if (short_lists && !few_rows) config.order_threads = 0;
+  config.blocks = device.sm_count * tuning::kAcrossBlocksPerSm;
+  config.list_bytes = tuning::kAcrossListBytes;
+  config.launches_ahead = device.compute_capability >= 90;
+  return config;
+}
+
+bool AcrossRows::serves(const StridedProblem& strided, const Device& device) {
+  const Problem& problem = strided.problem;
+  const RowLayout& input = strided.input;
+  const bool lie_together = input.inner * dtype_bytes(problem.dtype) >= tuning::kClusterSectorBytes ||
+                            input.col_stride == input.inner;
+  return input.inner > 1 && input.inner <= INT32_MAX && input.inner_stride == 1 &&
+         input.col_stride >= input.inner && lie_together && !problem.by_index && problem.k > 0 &&
+         problem.k <= tuning::kAcrossMaxK && problem.cols >= tuning::kAcrossMinCols &&
+         problem.cols <= INT32_MAX && plan(strided, device).delegates > 0;
+}
+
+Work AcrossRows::work(const StridedProblem& strided, const Device& device) const {
+  const Problem& problem = strided.problem;
+  const double sample = static_cast<double>(delegates) * group / static_cast<double>(problem.cols);
+  Work work =
+      work_of(problem, device, blocks, tuning::kAcrossThreads, tuning::kAcrossBlocksPerSm, 1 + sample);
+  work.blocks = std::ceil(static_cast<double>(problem.rows) / device.sm_count);  // of the last kernel
+  work.entries = candidates * static_cast<double>(problem.rows) / device.sm_count;
+  work.way = alignment_of_rows(strided.input, dtype_bytes(problem.dtype));
+  return work;
+}
+
+int64_t AcrossRows::rows_at_once(const Problem& problem, int64_t inner) const {
+  const int64_t candidate_bytes = dtype_bytes(problem.dtype) == 8 ? 16 : 8;
+  const int64_t most = std::max<int64_t>(list_bytes / (room * candidate_bytes), 1);
+  if (problem.rows <= most) return problem.rows;
+  // Parts of an outer row begin like the whole.
+  constexpr int64_t kLeast = 256;
+  return most >= inner ? most / inner * inner : std::min(divide_up(most, kLeast) * kLeast, inner);
+}
+
 void FromMaxima::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes,
                 "delegate: subranges of 2^%d, beta %d, %d blocks a row, room for %lld candidates", alpha,
@@ -549,6 +634,13 @@ void EqualShares::describe(const Problem& problem, char* text, size_t text_bytes
       text, text_bytes,
       "delegate: equal shares of all rows for %d blocks, %d threads a row, a cluster of %d to order it, %s",
       blocks, threads, order_blocks, bound);
+}
+
+void AcrossRows::describe(const StridedProblem&, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes,
+                "delegate: bound is number %d of %d delegates, each of %d elements, room for %d candidates, "
+                "%d threads a row to order it",
+                rank, delegates, group, room, order_threads > 0 ? order_threads : 32);
 }
 
 Work FromMaxima::work(const Problem& problem, const Device& device) const {

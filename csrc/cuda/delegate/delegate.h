@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/problem.h"
+#include "core/strided_problem.h"
 #include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/sampled_bounds.h"
@@ -231,6 +232,32 @@ struct ResidentGrid {
   void describe(const Problem& problem, char* text, size_t text_bytes) const;
   size_t workspace_bytes(const Problem& problem) const;
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
+// From a sample too, of rows side by side that do not lie so themselves: those of a dimension other than the
+// last. They are read across, where they lie, and their winners written in order to where they belong.
+struct AcrossRows {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.across_rows";
+
+  int delegates;        // of a row's sample
+  int group;            // sampled elements that one of them is the best of
+  int rank;             // of the bound among them
+  double candidates;    // of a row that are expected
+  int room;             // for them: a multiple of 64
+  int blocks;           // that share all elements, about
+  int order_threads;    // of the block that puts a row's list in order; 0: a warp does
+  int64_t list_bytes;   // of candidates' memory at once, at most
+  bool launches_ahead;  // a kernel's blocks may start while the one before ends
+
+  static bool serves(const StridedProblem& strided, const Device& device);
+  static AcrossRows plan(const StridedProblem& strided, const Device& device);
+  Work work(const StridedProblem& strided, const Device& device) const;
+  // Rows whose lists are in memory at once: whole outer rows of `inner` each, or a part of one.
+  int64_t rows_at_once(const Problem& problem, int64_t inner) const;
+  void describe(const StridedProblem& strided, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const StridedProblem& strided) const;
+  ErrorCode run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const;
 };
 
 }  // namespace gputopk::cuda::delegate

@@ -174,4 +174,58 @@ inline constexpr int64_t kShareLeastUnits = 2;
 // Every block looks at all windows, to find where its share begins.
 inline constexpr int64_t kShareMostRows = 1 << 14;
 
+// ---- From a sample, across rows ----
+
+inline constexpr int kAcrossThreads = 256;
+// Blocks that share all elements, an SM: beyond what it holds, so that those that end early leave room.
+inline constexpr int kAcrossBlocksPerSm = 4;
+// Registers are for so many of them.
+inline constexpr int kAcrossReadersPerSm = 4;
+// Vectors of so many rows that a thread has in flight, a bit for each element.
+constexpr int across_in_flight(int rows) { return rows == 1 ? 8 : rows >= 8 ? 2 : 4; }
+// A warp adds its candidates to rows' lists from so many on.
+inline constexpr int kAcrossStaged = 256;
+// Elements equal to a bound that may be listed with it, though they come behind it: telling them costs
+// instructions.
+inline constexpr uint32_t kAcrossMostEquals = 32;
+// What a tile of rows side by side reads of a column at least: a line of memory.
+inline constexpr int kAcrossLeastBytes = 128;
+// Rows so long: of shorter ones the sample is too large a share.
+inline constexpr int64_t kAcrossMinCols = 512;
+inline constexpr int64_t kAcrossMaxK = 2048;
+// Delegates of a row, which a warp sorts; the bound's rank among them is such a share at most. A block has so
+// much memory for them.
+inline constexpr int kAcrossFewDelegates = 64;
+inline constexpr int kAcrossMostDelegates = 256;
+inline constexpr double kAcrossMostRank = 0.6;
+inline constexpr int kAcrossDelegateBytes = 48 * 1024;
+// The sample is such a share of the row at most, and candidates are.
+inline constexpr int64_t kAcrossSampleShare = 4;
+// What a sample is chosen by: elements that are read in the time that a candidate takes, and that one of the
+// few delegates or of the most takes to be sorted.
+inline constexpr double kAcrossCandidate = 16;
+inline constexpr double kAcrossFewDelegate = 7;
+inline constexpr double kAcrossMostDelegate = 12;
+// Room for so many standard deviations of a gamma variable beyond what is expected, and more where the rank
+// is small: one row in some 10^8 has no room, as it holds up all others.
+inline constexpr double kAcrossRoomDeviations = 6.5;
+inline constexpr double kAcrossExtraRoom = 10;
+// Threads that put a list in order, and entries of each: of few rows half as many, so that it is done
+// soonest.
+inline constexpr int kAcrossItems = 8;
+inline constexpr int kAcrossFewItems = 2;
+inline constexpr int kAcrossFewRows = 2;  // an SM
+// So many rows an SM keep the GPU busy while they are sampled.
+inline constexpr double kAcrossSampledRows = 8;
+inline constexpr int kAcrossOrderMinThreads = 64;
+// Lists of so many entries, as far as is expected, are put in order by a warp, where rows are many, for k so
+// great.
+inline constexpr double kAcrossShortList = 512;
+inline constexpr int64_t kAcrossShortListK = 128;
+inline constexpr int kAcrossOrderMaxThreads = 1024;
+// Digits of the row, where a sample misled: what the smallest block has counters for.
+inline constexpr int kAcrossDigitBits = 9;
+// Lists that are in memory at once.
+inline constexpr int64_t kAcrossListBytes = int64_t{96} << 20;
+
 }  // namespace gputopk::cuda::tuning

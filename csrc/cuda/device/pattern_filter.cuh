@@ -239,6 +239,97 @@ __device__ __forceinline__ uint32_t bits_of_halves(BitsOfWord&& of_word) {
   return (chosen | chosen >> 16) & 0xFF;
 }
 
+// What floats are compared with in place of their keys: those whose key is no less than another's are above
+// `limit` as numbers, a NaN being above all; or, where the smallest are wanted, are not.
+struct FloatLimit {
+  uint32_t limit;  // its pattern, as wide as the float
+  bool all, none;  // or all reach it, or none do, whatever the limit is
+
+  // `behind`: only greater keys do.
+  template <class Order>
+  __device__ static FloatLimit of(const Order& order, uint32_t key, bool behind) {
+    constexpr uint32_t kMost = static_cast<typename Order::Bits>(~typename Order::Bits{0});
+    constexpr uint32_t kSign = 1u << (Order::kBits - 1);
+    const uint32_t least = key + (behind ? 1 : 0);
+    const bool flips = order.flip != 0;
+    FloatLimit result{0, least == 0 && !behind, behind && key == kMost};
+    // Before the order's flip: what is above it reaches the bound, or, flipped, what is not.
+    const uint32_t limit = flips ? kMost - least : least - 1;
+    if (order.max_magnitude == 0) {  // all keys are 1
+      result.all = least <= 1 && !result.none;
+      result.none = !result.all;
+    } else if (!result.all && !result.none && limit > 2 * uint32_t{order.max_magnitude}) {
+      (flips ? result.all : result.none) = true;  // nothing is above a NaN
+    }
+    const bool positive = limit >= order.offset;
+    const uint32_t magnitude = positive ? limit - order.offset : order.offset - limit;
+    result.limit = min(magnitude, uint32_t{order.max_magnitude}) | (positive ? 0 : kSign);
+    return result;
+  }
+};
+
+// All ones in a word, or in each half of it, that is above the limit there.
+template <class Order>
+__device__ __forceinline__ uint32_t above_limit(const Order& order, uint32_t word, uint32_t limit) {
+  static_assert((Order::kBits == 16 || Order::kBits == 32) && Order::kFloating);
+  const bool by_magnitude = order.signed_mask == 0;
+  if constexpr (Order::kBits == 32) {
+    const float x = __uint_as_float(word);  // the sign is left out by the instruction itself
+    return !((by_magnitude ? fabsf(x) : x) <= __uint_as_float(limit)) ? ~0u : 0;
+  } else {
+    if (by_magnitude) word &= 0x7FFF7FFF;
+    const auto as_halves = [](const uint32_t& x) { return *reinterpret_cast<const __half2*>(&x); };
+    const auto as_bfloats = [](const uint32_t& x) { return *reinterpret_cast<const __nv_bfloat162*>(&x); };
+    return order.max_magnitude == max_magnitude_bits(DType::kFloat16)
+               ? __hgtu2_mask(as_halves(word), as_halves(limit))
+               : __hgtu2_mask(as_bfloats(word), as_bfloats(limit));
+  }
+}
+
+// An element, in each of a word's places.
+template <class Bits>
+__device__ constexpr uint32_t repeated(Bits element) {
+  return element * (sizeof(Bits) == 1 ? 0x01010101u : sizeof(Bits) == 2 ? 0x00010001u : 1u);
+}
+
+// All ones where the key of a word's integer is no less than the one there.
+template <class Order>
+__device__ __forceinline__ uint32_t no_less(const Order& order, uint32_t word, uint32_t least) {
+  static_assert(Order::kBits <= 32 && !Order::kFloating, "each is its own key but for bits");
+  using Bits = typename Order::Bits;
+  const bool by_magnitude = order.signed_mask != 0;
+  const uint32_t mirror = repeated(static_cast<Bits>(order.offset ^ order.flip));
+  if constexpr (Order::kBits == 8) {
+    if (by_magnitude) word = __vabs4(word);
+    return __vcmpgeu4(word ^ mirror, least);
+  } else if constexpr (Order::kBits == 16) {
+    if (by_magnitude) word = __vabs2(word);
+    return __vcmpgeu2(word ^ mirror, least);
+  } else {
+    if (by_magnitude && static_cast<int32_t>(word) < 0) word = 0u - word;
+    return (word ^ mirror) >= least ? ~0u : 0;
+  }
+}
+
+// A bit for each of a vector's elements, of words in which all bits of an element are the same.
+template <class Bits, class BitsOfWord>
+__device__ __forceinline__ uint32_t bits_of_elements(BitsOfWord&& of_word) {
+  if constexpr (sizeof(Bits) == 4) {
+    uint32_t chosen = 0;
+#pragma unroll
+    for (int w = 0; w < 4; ++w) chosen |= of_word(w) & 1u << w;
+    return chosen;
+  } else if constexpr (sizeof(Bits) == 2) {
+    return bits_of_halves(of_word);
+  } else {
+    const auto of_two = [&](int w) {  // eight bits, two in each byte, come together in the highest byte
+      const uint32_t bits = (of_word(w) & 0x08040201u) | (of_word(w + 1) & 0x80402010u);
+      return bits * 0x01010101u >> 24;
+    };
+    return of_two(0) | of_two(2) << 8;
+  }
+}
+
 // By comparing floats as the numbers that they are, two at once where a word has two: an instruction or two
 // an element, however many reach the bound.
 template <class Order>
@@ -246,7 +337,6 @@ class FloatsFilter {
  public:
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  static_assert((sizeof(Bits) == 2 || sizeof(Bits) == 4) && Order::kFloating);
 
   __device__ explicit FloatsFilter(const Order& order) : order_(order) {}
 
@@ -254,68 +344,23 @@ class FloatsFilter {
     if (key == key_ && behind == behind_) return;
     key_ = key;
     behind_ = behind;
-    constexpr uint64_t kMost = static_cast<Bits>(~Bits{0});
-    const uint64_t least = uint64_t{key} + (behind ? 1 : 0);  // one beyond the greatest: none reaches it
-    const uint64_t nan_key = 2 * uint64_t{order_.max_magnitude} + 1;
-    const bool flips = order_.flip != 0;
-    // Before the order's flip: what is above `limit` reaches the bound, or, flipped, what is not.
-    const uint64_t limit = flips ? kMost - least : least - 1;
-    keep_ = ~0u;
-    flip_ = flips ? ~0u : 0;
-    if (order_.max_magnitude == 0) {  // all keys are 1
-      keep_ = 0;
-      flip_ = least <= 1 ? ~0u : 0;
-    } else if (least == 0 || least > kMost || limit >= nan_key) {  // all do, or none
-      keep_ = 0;
-      flip_ = least == 0 || (least <= kMost && flips) ? ~0u : 0;
-    }
-    const bool positive = limit >= order_.offset;
-    const uint64_t magnitude = positive ? limit - order_.offset : order_.offset - limit;
-    constexpr uint32_t kSign = 1u << (8 * sizeof(Bits) - 1);
-    limit_ = static_cast<uint32_t>(min(magnitude, uint64_t{order_.max_magnitude})) | (positive ? 0 : kSign);
-    if constexpr (sizeof(Bits) == 2) limit_ |= limit_ << 16;
+    const FloatLimit limit = FloatLimit::of(order_, key, behind);
+    keep_ = limit.all || limit.none ? 0 : ~0u;
+    flip_ = limit.all || (!limit.none && order_.flip != 0) ? ~0u : 0;
+    limit_ = sizeof(Bits) == 2 ? limit.limit * 0x00010001u : limit.limit;
   }
 
   __device__ uint32_t probe(const Vector<Bits>& vector) const {
     const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
-    if constexpr (sizeof(Bits) == 2) {
-      return ((bits_of_halves([&](int w) { return above_limit(words[w]); }) & keep_) ^ flip_) & 0xFF;
-    } else {
-      uint32_t chosen = 0;
-      // The sign is left out by the instruction itself.
-      if (order_.signed_mask == 0) {
-#pragma unroll
-        for (int w = 0; w < 4; ++w) chosen |= is_above(fabsf(__uint_as_float(words[w]))) ? 1u << w : 0;
-      } else {
-#pragma unroll
-        for (int w = 0; w < 4; ++w) chosen |= is_above(__uint_as_float(words[w])) ? 1u << w : 0;
-      }
-      return ((chosen & keep_) ^ flip_) & 0xF;
-    }
+    const uint32_t chosen =
+        bits_of_elements<Bits>([&](int w) { return above_limit(order_, words[w], limit_); });
+    return ((chosen & keep_) ^ flip_) & ((1u << Vector<Bits>::kElements) - 1);
   }
   __device__ uint32_t probe(const Single<Bits>& single) const {
-    return ((above_limit(single.element) & keep_) ^ flip_) & 1;
+    return ((above_limit(order_, single.element, limit_) & keep_) ^ flip_) & 1;
   }
 
  private:
-  // All ones in a word, or in each half of it, that is above the limit; a NaN is above all.
-  __device__ __forceinline__ uint32_t above_limit(uint32_t word) const {
-    if constexpr (sizeof(Bits) == 4) {
-      const float x = __uint_as_float(word);
-      return is_above(order_.signed_mask == 0 ? fabsf(x) : x) ? ~0u : 0;
-    } else {
-      if (order_.signed_mask == 0) word &= 0x7FFF7FFF;
-      return order_.max_magnitude == max_magnitude_bits(DType::kFloat16)
-                 ? __hgtu2_mask(as<__half2>(word), as<__half2>(limit_))
-                 : __hgtu2_mask(as<__nv_bfloat162>(word), as<__nv_bfloat162>(limit_));
-    }
-  }
-  __device__ __forceinline__ bool is_above(float x) const { return !(x <= __uint_as_float(limit_)); }
-  template <class To>
-  __device__ static To as(const uint32_t& word) {
-    return *reinterpret_cast<const To*>(&word);
-  }
-
   Order order_;
   Word key_ = 0;
   bool behind_ = false;
@@ -328,11 +373,8 @@ class IntegersFilter {
  public:
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  static_assert(sizeof(Bits) <= 4 && !Order::kFloating, "each is its own key but for bits");
 
-  __device__ explicit IntegersFilter(const Order& order)
-      : by_magnitude_(order.signed_mask != 0),
-        mirror_(repeated(static_cast<Bits>(order.offset ^ order.flip))) {}
+  __device__ explicit IntegersFilter(const Order& order) : order_(order) {}
 
   __device__ void raise(Word key, bool behind) {
     const uint64_t least = uint64_t{key} + (behind ? 1 : 0);  // one beyond the greatest: none reaches it
@@ -342,43 +384,15 @@ class IntegersFilter {
 
   __device__ uint32_t probe(const Vector<Bits>& vector) const {
     const uint32_t words[4] = {vector.words.x, vector.words.y, vector.words.z, vector.words.w};
-    if constexpr (sizeof(Bits) == 4) {
-      uint32_t chosen = 0;
-#pragma unroll
-      for (int w = 0; w < 4; ++w) chosen |= reach(words[w]) & 1u << w;
-      return chosen;
-    } else if constexpr (sizeof(Bits) == 2) {
-      return bits_of_halves([&](int w) { return reach(words[w]); });
-    } else {
-      const auto of_two = [&](int w) {  // eight bits, two in each byte, come together in the highest byte
-        const uint32_t bits = (reach(words[w]) & 0x08040201u) | (reach(words[w + 1]) & 0x80402010u);
-        return bits * 0x01010101u >> 24;
-      };
-      return of_two(0) | of_two(2) << 8;
-    }
+    return bits_of_elements<Bits>([&](int w) { return no_less(order_, words[w], least_) & keep_; });
   }
-  __device__ uint32_t probe(const Single<Bits>& single) const { return reach(single.element) & 1; }
+  __device__ uint32_t probe(const Single<Bits>& single) const {
+    return no_less(order_, single.element, least_) & keep_ & 1;
+  }
 
  private:
-  __device__ static uint32_t repeated(Bits element) {
-    return element * (sizeof(Bits) == 1 ? 0x01010101u : sizeof(Bits) == 2 ? 0x00010001u : 1u);
-  }
-  // All ones where an element's key is no less.
-  __device__ __forceinline__ uint32_t reach(uint32_t word) const {
-    if constexpr (sizeof(Bits) == 1) {
-      if (by_magnitude_) word = __vabs4(word);
-      return __vcmpgeu4(word ^ mirror_, least_) & keep_;
-    } else if constexpr (sizeof(Bits) == 2) {
-      if (by_magnitude_) word = __vabs2(word);
-      return __vcmpgeu2(word ^ mirror_, least_) & keep_;
-    } else {
-      if (by_magnitude_ && static_cast<int32_t>(word) < 0) word = 0u - word;
-      return (word ^ mirror_) >= least_ ? keep_ : 0;
-    }
-  }
-
-  bool by_magnitude_;
-  uint32_t mirror_, least_ = 0, keep_ = ~0u;  // all, until a bound is raised
+  Order order_;
+  uint32_t least_ = 0, keep_ = ~0u;  // all, until a bound is raised
 };
 
 // The best of them for a bound that few reach.

@@ -77,6 +77,11 @@ const char* unsupported_reason(const Problem& problem, const Device& device, Alg
   return "there is no such algorithm";
 }
 
+const char* unsupported_reason(const StridedProblem& strided, const Device& device, Algorithm algorithm) {
+  const bool across = algorithm == Algorithm::kDelegate && delegate::AcrossRows::serves(strided, device);
+  return across ? nullptr : unsupported_reason(strided.problem, device, algorithm);
+}
+
 Plan plan_of(const Problem& problem, const Device& device, const Config& config) {
   Plan plan{problem, device, config, std::nullopt, std::nullopt};
   std::visit(
@@ -111,6 +116,21 @@ Plan make_plan(const Problem& problem, const Device& device, Algorithm algorithm
   return plan_of(problem, device, *best);
 }
 
+namespace {
+
+void describe(const Problem& problem, const Device& device, const char* form, const char* step,
+              const char* name, char* text, size_t text_bytes) {
+  std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs; form %s", form,
+                step, static_cast<long long>(problem.rows), static_cast<long long>(problem.cols),
+                static_cast<long long>(problem.k), dtype_name(problem.dtype),
+                problem.largest ? "largest" : "smallest", problem.magnitude ? " by magnitude" : "",
+                device.sm_count, name);
+}
+
+constexpr char kNoStep[] = "no further step";
+
+}  // namespace
+
 void describe(const Plan& plan, char* text, size_t text_bytes) {
   const Problem& problem = plan.problem;
   char form[200];
@@ -121,30 +141,43 @@ void describe(const Plan& plan, char* text, size_t text_bytes) {
         name = config.kName;
       },
       plan.config);
-  char order[100] = "no further step";
-  if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
-  if (plan.last_in_place) plan.last_in_place->describe(order, sizeof(order));
-  std::snprintf(text, text_bytes, "%s; %s; %lld rows x %lld cols, k %lld, %s, %s%s; %d SMs; form %s", form,
-                order, static_cast<long long>(problem.rows), static_cast<long long>(problem.cols),
-                static_cast<long long>(problem.k), dtype_name(problem.dtype),
-                problem.largest ? "largest" : "smallest", problem.magnitude ? " by magnitude" : "",
-                plan.device.sm_count, name);
+  char step[100];
+  std::snprintf(step, sizeof(step), "%s", kNoStep);
+  if (plan.order_rows) plan.order_rows->describe(step, sizeof(step));
+  if (plan.last_in_place) plan.last_in_place->describe(step, sizeof(step));
+  describe(problem, plan.device, form, step, name, text, text_bytes);
 }
 
 StridedPlan make_strided_plan(const StridedProblem& strided, const Device& device, Algorithm algorithm,
-                              std::optional<int64_t> panel_bytes) {
+                              std::optional<int64_t> panel_bytes, std::optional<int64_t> list_bytes) {
   Problem problem = strided.problem;
   StridedPlan plan{strided, device, {}, std::nullopt, std::nullopt};
-  const bool bitonic = algorithm == Algorithm::kAuto || algorithm == Algorithm::kBitonic;
-  if (!panel_bytes && bitonic && !problem.by_index && !strided.input.is_plain()) {
-    if (bitonic::OneThread::serves(problem, device)) {
+  const auto is_wanted = [&](Algorithm form) { return algorithm == Algorithm::kAuto || algorithm == form; };
+  if (!panel_bytes) {
+    const bool lies_apart = !problem.by_index && !strided.input.is_plain();
+    if (lies_apart && is_wanted(Algorithm::kBitonic) && bitonic::OneThread::serves(problem, device)) {
       plan.config = bitonic::OneThread::plan(problem, device);
       return plan;
     }
-    if (bitonic::OneWarp::serves(problem, device)) {
-      plan.config = bitonic::OneWarp::plan(problem, device);
-      return plan;
-    }
+    // An algorithm's own way is taken wherever it serves, where that algorithm is asked for.
+    double least = kNever;
+    bool found = false;
+    visit_strided_forms(strided, device, [&](const char* name, const Work& work, const auto& config) {
+      using Form = std::decay_t<decltype(config)>;
+      if constexpr (!std::is_same_v<Form, strided::Panels>) {
+        if (!is_wanted(config.kAlgorithm)) return;
+      } else if (found && algorithm != Algorithm::kAuto) {
+        return;
+      }
+      const double us = microseconds_at(places_of(kCosts, name), problem, work);
+      if (found && !(us < least)) return;
+      plan.config = config;
+      least = us;
+      found = true;
+    });
+    auto* const across = std::get_if<delegate::AcrossRows>(&plan.config);
+    if (across != nullptr && list_bytes) across->list_bytes = *list_bytes;
+    if (!std::holds_alternative<strided::Panels>(plan.config)) return plan;
   }
   const strided::Panels panels = strided::plan(strided, panel_bytes.value_or(strided::kPanelBytes));
   plan.config = panels;
@@ -173,6 +206,11 @@ void describe(const StridedPlan& plan, char* text, size_t text_bytes) {
   } else if (const auto* const warp = std::get_if<bitonic::OneWarp>(&plan.config)) {
     std::snprintf(way, sizeof(way), "rows in tiles");
     describe_form(*warp);
+  } else if (const auto* const across = std::get_if<delegate::AcrossRows>(&plan.config)) {
+    std::snprintf(way, sizeof(way), "rows read across");
+    char config[200];
+    across->describe(plan.problem, config, sizeof(config));
+    describe(plan.problem.problem, plan.device, config, kNoStep, across->kName, form, sizeof(form));
   } else {
     std::snprintf(way, sizeof(way), "rows where they lie");
     describe_form(std::get<bitonic::OneThread>(plan.config));

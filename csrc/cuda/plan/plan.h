@@ -59,6 +59,7 @@ bool needs_last(const Form& form, const Problem& problem) {
 
 // Why `algorithm` cannot serve the request on the device, or nullptr.
 const char* unsupported_reason(const Problem& problem, const Device& device, Algorithm algorithm);
+const char* unsupported_reason(const StridedProblem& strided, const Device& device, Algorithm algorithm);
 
 // The form of `algorithm`, or of any for kAuto, that takes the least time by the costs that were measured.
 // `algorithm` must be supported.
@@ -82,7 +83,26 @@ void describe(const Plan& plan, char* text, size_t text_bytes);
 
 // Rows that do not lie side by side: forms that read and write them where they lie, or panels of rows that
 // are moved together for any form.
-using StridedConfig = std::variant<bitonic::OneThread, bitonic::OneWarp, strided::Panels>;
+using StridedConfig =
+    std::variant<bitonic::OneThread, bitonic::OneWarp, delegate::AcrossRows, strided::Panels>;
+
+// Calls visitor(name, work, config) for each of these that serves rows which a thread has no registers for:
+// by that name, and of that work, are its costs.
+template <class Visitor>
+void visit_strided_forms(const StridedProblem& strided, const Device& device, Visitor&& visitor) {
+  if (!strided.problem.by_index && !strided.input.is_plain()) {
+    if (bitonic::OneWarp::serves(strided.problem, device)) {
+      const auto tiles = bitonic::OneWarp::plan(strided.problem, device);
+      visitor(tiles.kStridedName, tiles.strided_work(strided, device), tiles);
+    }
+    if (delegate::AcrossRows::serves(strided, device)) {
+      const auto across = delegate::AcrossRows::plan(strided, device);
+      visitor(across.kName, across.work(strided, device), across);
+    }
+  }
+  const strided::Panels panels = strided::plan(strided, strided::kPanelBytes);
+  visitor(panels.kName, panels.work(strided, device), panels);
+}
 
 struct StridedPlan {
   StridedProblem problem;
@@ -92,9 +112,11 @@ struct StridedPlan {
   std::optional<Plan> last_selection;
 };
 
-// `algorithm` must be supported for the problem. `panel_bytes`: a test's choice of panels, and of their size.
+// `algorithm` must be supported for the problem. `panel_bytes`: a test's choice of panels, and of their size;
+// `list_bytes`: of memory for lists of rows that are read across.
 StridedPlan make_strided_plan(const StridedProblem& strided, const Device& device, Algorithm algorithm,
-                              std::optional<int64_t> panel_bytes = std::nullopt);
+                              std::optional<int64_t> panel_bytes = std::nullopt,
+                              std::optional<int64_t> list_bytes = std::nullopt);
 
 // "strided: ..."
 void describe(const StridedPlan& plan, char* text, size_t text_bytes);

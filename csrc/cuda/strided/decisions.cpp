@@ -25,4 +25,13 @@ Panels plan(const StridedProblem& strided, int64_t panel_bytes) {
   return panels;
 }
 
+Work Panels::work(const StridedProblem& strided, const Device& device) const {
+  const Problem& problem = strided.problem;
+  constexpr double kReads = 3;  // and writes: from the input, to the panel, from there
+  Work work = work_of(problem, device, problem.rows, tuning::kMoveThreads, /*per_sm=*/8, kReads);
+  work.waves = static_cast<double>(divide_up(problem.rows, rows));
+  work.way = alignment_of_rows(strided.input, dtype_bytes(problem.dtype));
+  return work;
+}
+
 }  // namespace gputopk::cuda::strided

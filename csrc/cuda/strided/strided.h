@@ -6,16 +6,22 @@
 #include <cstdint>
 
 #include "core/strided_problem.h"
+#include "cuda/cost.h"
 #include "cuda/gpu.h"
 #include "cuda/stream.h"
 
 namespace gputopk::cuda::strided {
 
 struct Panels {
+  static constexpr const char* kName = "strided.panels";
+
   int64_t rows;   // of a panel, the last one may have fewer
   int64_t pitch;  // elements from one of its rows to the next
   bool gathers;   // rows; otherwise they are read where they lie
   bool scatters;  // winners; otherwise they are written to their place
+
+  // Of moving rows and of selecting from them, by whatever form.
+  Work work(const StridedProblem& strided, const Device& device) const;
 };
 
 // Rows are moved so many bytes at a time: long enough for the launches of a panel to be small beside it.
