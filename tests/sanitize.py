@@ -122,6 +122,11 @@ def run_other_operators(device: str = "cuda") -> int:
         for shape, k in (((3, 300, 40), 7), ((2, 5000, 20), 64)):
             torch_topk.topk(torch.randn(shape, device=device).to(dtype), k, dim=1)
             runs += 1
+        # Read across: vectors of adjacent rows, laps of columns, and single elements.
+        for shape, k in (((2, 1100, 64), 7), ((1, 2101, 9), 20), ((2, 1300, 131), 70)):
+            columns = torch.randn(shape, device=device).to(dtype)
+            torch_topk.topk(columns, k, dim=1, algorithm="delegate")
+            runs += 1
         gradient = torch.randn(70001, device=device).to(dtype)
         for k in (7, 700):
             torch_topk.sparsify_(gradient.clone(), k, add=gradient, alpha=0.5)
