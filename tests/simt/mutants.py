@@ -411,9 +411,6 @@ MUTANTS = (
     Mutant("delegate/across_rows.cu", "__syncwarp();  // all are counted", ";", ACROSS),
     Mutant("delegate/across_rows.cu", "__syncwarp();  // all rows have their places", ";", ACROSS),
     Mutant("delegate/across_rows.cu", "__syncwarp();  // they have been read", ";", ACROSS),
-    Mutant("delegate/across_rows.cu", "first_col > last", "first_col >= last", ACROSS),
-    Mutant("delegate/across_rows.cu", "min(raised_from, last + 1)", "raised_from", ACROSS),
-    Mutant("delegate/across_rows.cu", "its > own[i]", "its < own[i]", ACROSS),
     # Equal shares.
     Mutant("delegate/equal_shares.cu", "follow_kernel_before();", "let_next_kernel_start();", SHARES),
     Mutant(
