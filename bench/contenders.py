@@ -36,6 +36,16 @@ def floor_contender(x: torch.Tensor) -> Contender:
     )
 
 
+def works_of(request: Record, device: str, order: bool) -> dict[str, str]:
+    """Of each form that serves a request of a sweep there, what its time is estimated from:
+    "in_order 1 bytes 4e6 ...". The request has rows, cols, k, dtype and, of rows side by side, inner."""
+    rows, cols, inner = request["rows"], request["cols"], request.get("inner", 1)
+    shape = (rows, cols) if inner == 1 else (rows // inner, cols, inner)
+    like = torch.empty(shape, dtype=getattr(torch, request["dtype"]), device=device)
+    text = torch.ops.gputopk._forms(like, request["k"], 1, sorted=order)
+    return {name: work for name, _, work in (line.split("; ") for line in text.splitlines())}
+
+
 def rounded(number: float | None) -> float | None:
     return None if number is None else round(number, 3)
 

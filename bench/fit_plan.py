@@ -39,6 +39,7 @@ from scipy.optimize import least_squares
 
 import torch_topk  # noqa: F401 (loads the operators)
 from bench import report
+from bench.contenders import works_of
 from bench.environment import ROOT
 
 TERMS = ("bytes", "elements", "depth", "waves", "blocks", "winners", "entries")
@@ -77,13 +78,8 @@ class Form:
 
 def forms_of(record: report.Record) -> dict[str, Form]:
     """By name."""
-    rows, cols, inner = record["rows"], record["cols"], record.get("inner", 1)
-    shape = (rows, cols) if inner == 1 else (rows // inner, cols, inner)
-    like = torch.empty(shape, dtype=getattr(torch, record["dtype"]), device="meta")
-    text = torch.ops.gputopk._forms(like, record["k"], 1, sorted=record["sorted"])
     forms = {}
-    for line in text.splitlines():
-        name, _, terms = line.split("; ")
+    for name, terms in works_of(record, "meta", record["sorted"]).items():
         words = terms.split()
         numbers = dict(zip(words[::2], map(float, words[1::2]), strict=True))
         work = np.array([numbers[term] for term in TERMS]) / UNITS

@@ -23,6 +23,7 @@ of a point must be the same set; one goes through the exact oracle. bench/fit_pl
 from __future__ import annotations
 
 import argparse
+import functools
 import itertools
 import random
 import sys
@@ -38,7 +39,7 @@ import torch
 
 import torch_topk
 from bench import environment, report, shapes, timing
-from bench.contenders import floor_contender
+from bench.contenders import floor_contender, works_of
 from bench.timing import Contender, two_tensors
 from tests import inputs, oracle, study_library
 
@@ -111,12 +112,8 @@ def requests_of(sets: Sequence[str]) -> Iterator[dict[str, Any]]:
 
 def forms_of(request: dict[str, Any], order: bool) -> dict[str, bool]:
     """The forms that serve the request on the GPU at hand, and whether their rows come out in order."""
-    rows, cols, inner = request["rows"], request["cols"], request.get("inner", 1)
-    shape = (rows, cols) if inner == 1 else (rows // inner, cols, inner)
-    like = torch.empty(shape, dtype=getattr(torch, request["dtype"]), device="cuda")
-    text = torch.ops.gputopk._forms(like, request["k"], 1, sorted=order)
-    lines = (line.split("; ") for line in text.splitlines())
-    return {name: "in_order 1 " in work for name, _, work in lines if name != "order_rows"}
+    works = works_of(request, "cuda", order)
+    return {name: "in_order 1 " in work for name, work in works.items() if name != "order_rows"}
 
 
 def contender(name: str, k: int, order: bool) -> Contender:
@@ -127,11 +124,10 @@ def contender(name: str, k: int, order: bool) -> Contender:
 def side_by_side_contender(name: str, k: int) -> Contender:
     """A way to read rows side by side: panels, or what an algorithm has of its own."""
     if name == "strided.panels":
-        return Contender(name, lambda x: torch.ops.gputopk._strided(x, k, 1, panel_bytes=PANEL_BYTES),
-                         export=two_tensors, eager=False)  # fmt: skip
-    algorithm = torch_topk.Algorithm[name.split(".")[0]]
-    return Contender(name, lambda x: torch.ops.gputopk.topk(x, k, 1, algorithm=algorithm),
-                     export=two_tensors, eager=False)  # fmt: skip
+        run = functools.partial(torch.ops.gputopk._strided, panel_bytes=PANEL_BYTES)
+    else:
+        run = functools.partial(torch.ops.gputopk.topk, algorithm=torch_topk.Algorithm[name.split(".")[0]])
+    return Contender(name, lambda x: run(x, k, 1), export=two_tensors, eager=False)
 
 
 def time_side_by_side(request: dict[str, Any], name: str, seed: int, *_: object) -> list[Record]:
