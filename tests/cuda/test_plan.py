@@ -328,6 +328,11 @@ def test_a_block_holds_the_rows_that_it_keeps_and_a_list_of_their_winners(dtype)
         if bound:  # k maxima reach the least of the warps' bounds
             rank, maxima = map(int, bound.groups())
             assert rank * (threads // 32) >= k and rank < maxima
+        counted = re.search(r"number (\d+) of (\d+) maxima that are counted", text)
+        if counted:  # as often as sorting a warp's would take longer
+            rank, maxima = map(int, counted.groups())
+            assert rank == k <= maxima // 2 and maxima == 8 * threads
+            assert -(-k // (threads // 32)) > tuning.number("kAirResidentSortedRank")
     assert "air.resident_row" not in every_form(meta(1000, longest + 1, dtype=dtype), 1)
     assert "air.resident_row" not in every_form(meta(1000, 5000, dtype=dtype), 4097)
 

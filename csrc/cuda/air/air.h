@@ -43,6 +43,7 @@ struct ResidentRow {
   int elements;  // a thread: 16 or 32
   int maxima;    // a thread, of its elements: 1, 2, 4 or 8; 0: the list is found by digits
   int rank;      // among a warp's maxima, of the bound
+  bool counts;   // maxima, all that there are, in place of sorting a warp's
   int digit_bits;
   int room;  // entries of the list, a multiple of 64: k at least
   int bins;  // in which they are ranked

@@ -61,6 +61,8 @@ ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
     config.maxima = maxima;
     config.rank = static_cast<int>(rank);
   }
+  config.counts = !few && config.maxima > 0 && rank > tuning::kAirResidentSortedRank &&
+                  config.threads >= tuning::kAirResidentCountingThreads;
   config.digit_bits = tuning::kAirResidentDigitBits;
   const int64_t in_line = 128 / dtype_bytes(problem.dtype);
   const int64_t wanted =
@@ -151,9 +153,12 @@ void ManyBlocks::describe(const Problem& problem, char* text, size_t text_bytes)
                 static_cast<long long>(buffer));
 }
 
-void ResidentRow::describe(const Problem&, char* text, size_t text_bytes) const {
+void ResidentRow::describe(const Problem& problem, char* text, size_t text_bytes) const {
   char bound[80] = "digits of all elements";
-  if (maxima > 0) {
+  if (counts) {
+    std::snprintf(bound, sizeof(bound), "bound is number %lld of %d maxima that are counted",
+                  static_cast<long long>(problem.k), threads * maxima);
+  } else if (maxima > 0) {
     std::snprintf(bound, sizeof(bound), "bound is number %d of %d maxima a warp", rank, 32 * maxima);
   }
   std::snprintf(text, text_bytes,

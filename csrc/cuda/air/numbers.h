@@ -49,6 +49,8 @@ inline constexpr int kAirResidentBlocks = 1;  // of the most threads an SM
 // more comparisons an entry: sorting them takes as long as the rest of the row.
 inline constexpr int kAirResidentItems = 8;
 inline constexpr int kAirResidentFullBin = 64;
+// Where a bin's number has so many bits more than keys of the range take, bins go by places in the row too.
+inline constexpr int kAirResidentSpareBits = 3;
 // Unless leaving out what is worse than the k-th best's bin narrows their range to a part of it.
 inline constexpr uint32_t kAirResidentNarrowing = 8;
 // A bound is the better the smaller its rank among a warp's maxima, and the less worth the more maxima there
@@ -59,6 +61,12 @@ inline constexpr int kAirResidentMaxima = 8;
 inline constexpr int kAirResidentMostRank = 128;
 inline constexpr int kAirResidentShortMaxima = 4;
 inline constexpr int kAirResidentShortMostRank = 96;
+// Beyond so great a rank, all maxima are counted, which takes less than sorting them, until no more than this
+// part of k too many reach the bound.
+inline constexpr int kAirResidentSortedRank = 80;
+inline constexpr int kAirResidentSlack = 8;
+// So many threads' list has room for the counts, and they have more maxima to sort than blocks of two warps.
+inline constexpr int kAirResidentCountingThreads = 96;
 // Room for so many times k lets all but crowded rows in.
 inline constexpr int kAirResidentRoomPerK = 4;
 inline constexpr int kAirResidentMinRoom = 960;  // less than a warp's elements: it need not list them all

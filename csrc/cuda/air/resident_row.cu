@@ -2,12 +2,14 @@
 //
 //   1. The block loads the row. Its elements fall into groups, one to eight a thread, and each warp sorts the
 //      maxima of its groups. With W warps, ceil(k / W) maxima of each reach the least of all warps' maxima of
-//      that rank: a bound that k elements reach, whatever the row, and, where k is small, few others.
+//      that rank: a bound that k elements reach, whatever the row, and, where k is small, few others. Where
+//      each warp would sort all it has, the block counts digits of all maxima instead.
 //   2. What reaches the bound is listed. Where many are equals of it, what is above it is, and equals, of the
 //      lowest indices, are written as they come. Where more are above it than there is room for, the bound is
 //      raised, from number to number.
 //   3. The list is put in order, and its k best are written: each element is brought to its bin of the range
-//      from the bound to the greatest, and ranked among those that are there.
+//      from the bound to the greatest, and ranked among those that are there. Equal keys go to bins by their
+//      places in the row, where the range has few.
 // Elements are compared as floats or keys in registers (device/row_numbers.cuh), and ranked by keys and
 // indices.
 //
@@ -84,7 +86,10 @@ struct Shared {
   using Bits = typename Order::Bits;
   using Held = typename Resident<Bits>::Held;
 
-  WarpBound<typename Numbers<Order>::Number> bounds[kMostWarps];
+  union {
+    WarpBound<typename Numbers<Order>::Number> bounds[kMostWarps];
+    KeySpan<typename KeyWord<Bits>::type> spans[kMostWarps];
+  };
   uint32_t listed;
   uint32_t above;  // the bound, listed in place of all
   BinScratch bins;
@@ -178,11 +183,55 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
   return found;
 }
 
+// Step 1's bound, and how many warps have one that is the same: equals of it may be many.
+template <class Number>
+struct RowBound : WarpBound<Number> {
+  int tied;
+};
+
+// Step 1: the bound from maxima that warps sort.
+template <class Compared, class Order, class Number, int kElements>
+__device__ __forceinline__ RowBound<Number> bound_by_sorting(const Number (&numbers)[kElements], int maxima,
+                                                             int rank, Shared<Order>& shared) {
+  const int lane = static_cast<int>(threadIdx.x % 32), warps = static_cast<int>(blockDim.x / 32);
+  const WarpBound<Number> of_warp = bound_of_warp<Compared>(numbers, maxima, rank);
+  if (lane == 0) shared.bounds[threadIdx.x / 32] = of_warp;
+  __syncthreads();  // all warps have a bound
+  const WarpBound<Number> of_row = bound_of_all<Compared>(shared.bounds, warps);
+  const bool ties = Compared::is_equal(shared.bounds[min(lane, warps - 1)].bound, of_row.bound);
+  return {of_row, __popc(__ballot_sync(~0u, ties) & ~0u >> (32 - warps))};
+}
+
+// Step 1: the bound from maxima that the block counts, by digits of their span.
+template <class Compared, class Order, class Number, int kElements>
+__device__ __forceinline__ RowBound<Number> bound_by_counting(const Number (&numbers)[kElements], int k,
+                                                              uint32_t* counts, Shared<Order>& shared) {
+  using Word = typename KeyWord<typename Order::Bits>::type;
+  constexpr int kMaxima = kMostMaxima;
+  static_assert(tuning::kAirResidentItems * tuning::kAirResidentCountingThreads >= kCountsOfBound<uint32_t>,
+                "counts lie where keys of a list will");
+  const Maxima<Compared, Number> maxima(numbers);
+  Word keys[kMaxima];
+#pragma unroll
+  for (int i = 0; i < kMaxima; ++i) keys[i] = Compared::rank_key_of(maxima.of_class[i]);
+  const int slack = k / tuning::kAirResidentSlack;
+  Word pivots[1];
+  const BlockBound<Word> bound = bound_of_block<Word>(
+      [&](auto&& visit) {
+#pragma unroll
+        for (int i = 0; i < kMaxima; ++i) visit(keys[i]);
+      },
+      k, slack, /*divides=*/false, pivots, counts, shared.spans);
+  const int warps = static_cast<int>(blockDim.x / 32);
+  return {{Compared::number_of(bound.key), Compared::number_of(bound.greatest)},
+          bound.reaching > k + slack ? warps : 1};
+}
+
 // Steps 1 and 2.
-template <class Order, int kElements, class Write>
+template <class Order, int kElements, bool kCounts, class Write>
 __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxima(
     const Params<typename Order::Bits>& params, const typename Order::Bits* input, const Order& order,
-    Index* list, Shared<Order>& shared, const Write& write) {
+    Index* list, uint32_t* counts, Shared<Order>& shared, const Write& write) {
   using Compared = Numbers<Order>;
   using Number = typename Compared::Number;
   using Share = RowNumbers<Order, kElements>;
@@ -192,27 +241,30 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
   const int place = (lane / kLanesOfLine * warps + warp) * kLanesOfLine + lane % kLanesOfLine;
   const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers, Share::shift_of(input));
-  const WarpBound<Number> of_warp = bound_of_warp<Compared>(own.number, params.maxima, params.rank);
-  if (lane == 0) shared.bounds[warp] = of_warp;
   if (threadIdx.x == 0) shared.listed = shared.above = 0;
   shared.equals.reset();
-  __syncthreads();  // all warps have a bound
-  const WarpBound<Number> of_row = bound_of_all<Compared>(shared.bounds, warps);
+  const RowBound<Number> of_row = [&] {
+    if constexpr (kCounts) {
+      return bound_by_counting<Compared>(own.number, params.k, counts, shared);
+    } else {
+      return bound_by_sorting<Compared>(own.number, params.maxima, params.rank, shared);
+    }
+  }();
   Found<Number> found{0, false, false, of_row.bound, of_row.greatest};
   if (!numbers.is_bound(found.bound)) return found;
   const uint32_t room = static_cast<uint32_t>(params.room);
   const auto index_of = [&](int i) { return own.index(i); };
   const uint32_t reaching =
       choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); });
-  list_elements(reaching, room, list, shared.listed, index_of);
-  __syncthreads();  // the list is whole
-  found.listed = static_cast<int>(shared.listed);
-  found.whole = params.k <= found.listed && found.listed <= params.room;
-  const bool crowds = found.listed > params.room;
-  if (!crowds && found.listed <= 2 * params.k + tuning::kAirResidentByWarp) return found;
-  // Warps of the same bound have equals of it, of which the others may have as many.
-  const bool ties = lane < warps && Compared::is_equal(shared.bounds[lane].bound, found.bound);
-  if (!crowds && __popc(__ballot_sync(~0u, ties)) == 1) return found;
+  // Where warps have the same bound, the others may have as many equals of it.
+  if (of_row.tied == 1 || 2 * of_row.tied < warps) {
+    list_elements(reaching, room, list, shared.listed, index_of);
+    __syncthreads();  // the list is whole
+    found.listed = static_cast<int>(shared.listed);
+    found.whole = params.k <= found.listed && found.listed <= params.room;
+    const bool few = found.listed <= 2 * params.k + tuning::kAirResidentByWarp;
+    if (found.listed <= params.room && (few || of_row.tied == 1)) return found;
+  }
   const uint32_t equal =
       choose<kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); });
   list_elements(reaching & ~equal, room, list, shared.above, index_of);
@@ -296,6 +348,9 @@ struct WriteWinner {
   __device__ __forceinline__ void operator()(int rank, Index index) const {
     if (rank < k) output.write(rank, input[index], index);
   }
+  __device__ __forceinline__ void operator()(int rank, Bits bits, Index index) const {
+    if (rank < k) output.write(rank, bits, index);
+  }
 };
 
 // Step 3 for few, by one warp.
@@ -330,10 +385,57 @@ __device__ BlockMemory<Bits, Index> memory_of(unsigned char* base, int room) {
   return memory;
 }
 
+// Bins of equal parts of a range of keys.
+template <class Word>
+class KeyBins {
+ public:
+  __device__ KeyBins(Word least, Word greatest, int empty_bits, int, int count_of_bins)
+      : greatest_(greatest),
+        empty_bits_(empty_bits),
+        shift_(max(
+            bits_of(static_cast<Word>(greatest - least)) - bits_of(static_cast<uint32_t>(count_of_bins - 1)),
+            empty_bits)) {}
+
+  __device__ Word distance_of(Word key) const { return greatest_ - min(key, greatest_); }  // NaNs are beyond
+  __device__ uint32_t of(Word key, Index) const { return static_cast<uint32_t>(distance_of(key) >> shift_); }
+  __device__ bool has_bins_of_several() const { return shift_ > empty_bits_; }
+
+ private:
+  Word greatest_;
+  int empty_bits_, shift_;
+};
+
+// The same of a range that has fewer keys: those of each key are parts of the row.
+template <class Word>
+class IndexBins {
+ public:
+  __device__ IndexBins(Word least, Word greatest, int empty_bits, int cols, int count_of_bins)
+      : greatest_(greatest), empty_bits_(empty_bits), col_bits_(bits_of(static_cast<uint32_t>(cols - 1))) {
+    part_bits_ = min(col_bits_, spare_bits(least, greatest, empty_bits, count_of_bins));
+  }
+  // Of a bin's number, so many that no key takes.
+  __device__ static int spare_bits(Word least, Word greatest, int empty_bits, int count_of_bins) {
+    return bits_of(static_cast<uint32_t>(count_of_bins - 1)) -
+           bits_of(static_cast<Word>((greatest - least) >> empty_bits));
+  }
+
+  __device__ Word distance_of(Word key) const { return greatest_ - min(key, greatest_); }
+  __device__ uint32_t of(Word key, Index index) const {
+    return (static_cast<uint32_t>(distance_of(key) >> empty_bits_) << part_bits_) +
+           (index >> (col_bits_ - part_bits_));
+  }
+  __device__ static bool has_bins_of_several() { return false; }
+
+ private:
+  Word greatest_;
+  int empty_bits_, col_bits_, part_bits_;
+};
+
 // Ranks entries that lie in their bins, by comparing each with those of its bin.
-template <int kItems, class Word, class BinOf, class Write>
+template <int kItems, class Bits, class Word, class BinOf>
 __device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const Index* list,
-                                             const uint32_t* bins, BinOf&& bin_of, Write&& write) {
+                                             const uint32_t* bins, const BinOf& bin_of,
+                                             const WriteWinner<Bits>& write) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
@@ -341,32 +443,31 @@ __device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const
     if (at >= listed) break;
     const Word key = keys[at];
     const Index index = list[at];
-    const uint32_t bin = bin_of(key), end = bins[bin + 1];
+    const Bits bits = write.input[index];  // on its way while the rank is counted
+    const uint32_t bin = bin_of.of(key, index), end = bins[bin + 1];
     uint32_t rank = bins[bin];
     for (uint32_t other = rank; other < end; ++other) {
       const Word other_key = keys[other];
       rank += (other_key > key) | ((other_key == key) & (list[other] < index));
     }
-    write(static_cast<int>(rank), index);
+    write(static_cast<int>(rank), bits, index);
   }
 }
 
-// Step 3 where keys spread over `least` to `greatest`: each entry is brought to its bin of equal parts of the
-// range, and ranked among those that are there. Where that takes too many comparisons, and the k-th best is
-// in one of the first bins, what lies behind that is left out of the list and the range, and bins are dealt
-// out anew. False, and nothing is written, where that does not do.
+// Step 3 where keys spread over `least` to `greatest`: each entry is brought to its bin of the range, and
+// ranked among those that are there. Where that takes too many comparisons, and the k-th best is in one of
+// the first bins, what lies behind that is left out of the list and the range, and bins are dealt out anew.
+// False, and nothing is written, where that does not do.
 // `list`, keys and zeroed bins are in shared memory, scratch is reset. By all threads of a block.
-template <int kItems, class Compared, class Word, class Write>
-__device__ __forceinline__ bool write_by_bins(int& listed, const typename Compared::Bits* input,
-                                              const Compared& numbers, Word least, Word greatest, Index* list,
-                                              Word* keys, uint32_t* bins, int count_of_bins, int k,
-                                              BinScratch& scratch, Write&& write) {
+template <int kItems, class BinOf, class Compared, class Word>
+__device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compared& numbers, Word least,
+                                              Word greatest, Index* list, Word* keys, uint32_t* bins,
+                                              int count_of_bins, BinScratch& scratch,
+                                              const WriteWinner<typename Compared::Bits>& write) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const uint32_t end_of_bins = static_cast<uint32_t>(count_of_bins);
   for (;;) {
-    const int shift = max(bits_of(static_cast<Word>(greatest - least)) - bits_of(end_of_bins - 1), 0);
-    const auto distance_of = [&](Word key) { return greatest - min(key, greatest); };  // a NaN is beyond it
-    const auto bin_of = [&](Word key) { return static_cast<uint32_t>(distance_of(key) >> shift); };
+    const BinOf bin_of(least, greatest, numbers.empty_bits(), cols, count_of_bins);
     Word own[kItems];
     Index indices[kItems];
     uint32_t places[kItems];
@@ -375,8 +476,8 @@ __device__ __forceinline__ bool write_by_bins(int& listed, const typename Compar
       if (e * threads >= listed) break;
       if (thread + e * threads < listed) {
         indices[e] = list[thread + e * threads];
-        own[e] = numbers.rank_key(input[indices[e]]);
-        places[e] = atomicAdd(bins + bin_of(own[e]), 1u);
+        own[e] = numbers.rank_key(write.input[indices[e]]);
+        places[e] = atomicAdd(bins + bin_of.of(own[e], indices[e]), 1u);
       }
     }
     __syncthreads();  // all are counted
@@ -384,23 +485,24 @@ __device__ __forceinline__ bool write_by_bins(int& listed, const typename Compar
     const bool crowded = scratch.comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed);
     uint32_t bins_left = end_of_bins;
     if (crowded) {
-      const uint32_t kth = static_cast<uint32_t>(min(k, listed) - 1);
+      const uint32_t kth = static_cast<uint32_t>(min(write.k, listed) - 1);
       for (int bin = thread; bin < count_of_bins; bin += threads) {
         if (bins[bin] <= kth && kth < bins[bin + 1]) scratch.kth_bin = static_cast<uint32_t>(bin);
       }
       __syncthreads();  // the bin is found
       bins_left = scratch.kth_bin + 1;
-      if (shift == 0 || bins_left * tuning::kAirResidentNarrowing > end_of_bins) return false;
+      if (!bin_of.has_bins_of_several() || bins_left * tuning::kAirResidentNarrowing > end_of_bins)
+        return false;
     }
     Word farthest = 0;
 #pragma unroll
     for (int e = 0; e < kItems; ++e) {
       if (e * threads >= listed) break;
-      if (thread + e * threads < listed && bin_of(own[e]) < bins_left) {
-        const uint32_t at = bins[bin_of(own[e])] + places[e];
+      if (thread + e * threads < listed && bin_of.of(own[e], indices[e]) < bins_left) {
+        const uint32_t at = bins[bin_of.of(own[e], indices[e])] + places[e];
         keys[at] = own[e];
         list[at] = indices[e];
-        farthest = max(farthest, distance_of(own[e]));
+        farthest = max(farthest, bin_of.distance_of(own[e]));
       }
     }
     if (!crowded) {
@@ -421,6 +523,16 @@ __device__ __forceinline__ bool write_by_bins(int& listed, const typename Compar
   }
 }
 
+// The same where the range has few keys.
+template <int kItems, class Compared, class Word>
+__device__ __noinline__ bool write_by_index_bins(int listed, int cols, Compared numbers, Word least,
+                                                 Word greatest, Index* list, Word* keys, uint32_t* bins,
+                                                 int count_of_bins, BinScratch& scratch,
+                                                 WriteWinner<typename Compared::Bits> write) {
+  return write_by_bins<kItems, IndexBins<Word>>(listed, cols, numbers, least, greatest, list, keys, bins,
+                                                count_of_bins, scratch, write);
+}
+
 // The same wherever they are. What the list holds beyond the row's end is worse than all.
 template <class Order, class Write>
 __device__ __noinline__ void write_sorted(int listed, const typename Order::Bits* input, int cols,
@@ -436,7 +548,7 @@ __device__ __noinline__ void write_sorted(int listed, const typename Order::Bits
       [&](int rank, Bits, Index index) { write(rank, index); });
 }
 
-template <class Order, int kElements>
+template <class Order, int kElements, bool kCounts>
 __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirResidentBlocks)
     select_resident_row(const __grid_constant__ Params<typename Order::Bits> params, Order order) {
   using Bits = typename Order::Bits;
@@ -454,7 +566,9 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
       RowNumbers<Order, kElements>::shift_of(input) + params.cols <= threads * kElements) {
     clear_bins(memory.counters, params.bins);
     if (threadIdx.x == 0) shared.bins.reset();
-    found = list_from_maxima<Order, kElements>(params, input, order, memory.indices, shared, write);
+    // Maxima are counted where keys will lie.
+    found = list_from_maxima<Order, kElements, kCounts>(
+        params, input, order, memory.indices, reinterpret_cast<uint32_t*>(memory.values), shared, write);
   }
   int listed = found.listed;
   if (!found.whole) {
@@ -464,10 +578,18 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
 
   // Step 3.
   if (found.whole && listed > tuning::kAirResidentByWarp) {
-    if (write_by_bins<tuning::kAirResidentItems>(
-            listed, input, Compared(order), Compared::rank_key_of(found.bound),
-            Compared::rank_key_of(found.greatest), memory.indices, reinterpret_cast<Word*>(memory.values),
-            memory.counters, params.bins, params.k, shared.bins, write)) {
+    const Word least = Compared::rank_key_of(found.bound), greatest = Compared::rank_key_of(found.greatest);
+    const Compared numbers(order);
+    constexpr int kItems = tuning::kAirResidentItems;
+    Word* const keys = reinterpret_cast<Word*>(memory.values);
+    const bool has_few_keys = IndexBins<Word>::spare_bits(least, greatest, numbers.empty_bits(),
+                                                          params.bins) >= tuning::kAirResidentSpareBits;
+    if (has_few_keys
+            ? write_by_index_bins<kItems>(listed, params.cols, numbers, least, greatest, memory.indices, keys,
+                                          memory.counters, params.bins, shared.bins, write)
+            : write_by_bins<kItems, KeyBins<Word>>(listed, params.cols, numbers, least, greatest,
+                                                   memory.indices, keys, memory.counters, params.bins,
+                                                   shared.bins, write)) {
       return;
     }
     __syncthreads();  // nobody adds to a count any more
@@ -488,7 +610,7 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   }
 }
 
-template <class Order, int kElements>
+template <class Order, int kElements, bool kCounts>
 cudaError_t launch(const ResidentRow& config, const Problem& problem, const Buffers& buffers, Order order,
                    cudaStream_t stream) {
   using Bits = typename Order::Bits;
@@ -505,7 +627,7 @@ cudaError_t launch(const ResidentRow& config, const Problem& problem, const Buff
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   if (problem.rows > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
   static std::atomic<uint64_t> allowed{0};
-  const auto kernel = select_resident_row<Order, kElements>;
+  const auto kernel = select_resident_row<Order, kElements, kCounts>;
   constexpr int kEntryBytes = sizeof(Index) + sizeof(typename KeyWord<Bits>::type);
   const size_t bytes = static_cast<size_t>(block_bytes(kEntryBytes, config.room, config.threads));
   const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
@@ -520,9 +642,10 @@ ErrorCode ResidentRow::run(const Problem& problem, const Buffers& buffers, Strea
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     using Order = decltype(order);
     if constexpr (Order::kBits < 64) {
-      if (elements == 32) return launch<Order, 32>(*this, problem, buffers, order, stream);
+      if (counts) return launch<Order, 32, true>(*this, problem, buffers, order, stream);
+      if (elements == 32) return launch<Order, 32, false>(*this, problem, buffers, order, stream);
     }
-    return launch<Order, 16>(*this, problem, buffers, order, stream);
+    return launch<Order, 16, false>(*this, problem, buffers, order, stream);
   });
 }
 

@@ -6,16 +6,16 @@
 //   3. The indices of what reaches the bound are listed in shared memory.
 //   4. Listed elements are ranked: by counting those that are better, or, where a lane has several, by a
 //      search among their keys, which a bitonic network sorts. Those of rank below k are written in their
-//      place: in order, whatever was asked for. Where some are equal, as their ranks' sum shows, they are
-//      listed anew, in order of index, so that equals are ranked by their places in the list.
+//      place: in order, whatever was asked for. Where some are equal, as their ranks' sum shows, they meet at
+//      their rank, and go by their indices; or, where many are, all are ranked anew, by rank and index.
 // Elements are compared as floats or keys (device/row_numbers.cuh), and ranked by keys and indices.
 //
-// Where many elements equal the bound, those of the lowest indices are listed. Where elements crowd above it,
-// by their values or by their places, a bisection of the keys finds a better bound, or the k-th key itself.
-// Of windows, a team finds its row's length, k and candidates on the device; what is none is as what lies
-// behind the row's end, and is never listed.
-// Rows that do not lie side by side come in tiles: a block brings in as many as fill lines of memory, with
-// all their elements, and its warps take them from shared memory one after the other.
+// Where many elements equal the bound, what is above it is listed and ranked, and of them those of the lowest
+// indices are behind that, in order. Where elements crowd above it, by their values or by their places, a
+// bisection of the keys finds a better bound, or the k-th key itself. Of windows, a team finds its row's
+// length, k and candidates on the device; what is none is as what lies behind the row's end, and is never
+// listed. Rows that do not lie side by side come in tiles: a block brings in as many as fill lines of memory,
+// with all their elements, and its warps take them from shared memory one after the other.
 
 #include "cuda/bitonic/bitonic.h"
 
@@ -81,12 +81,25 @@ struct Team {
   }
 };
 
-// The k-th best of kLanes * kMaxima maxima, or, with NaNs among them, less: of a NaN and a number the network
+// The k-th best of a row's maxima, and whether so many are equal to it as crowd a list.
+template <class Number>
+struct Bound {
+  Number number;
+  bool crowded;
+};
+
+// Of kLanes * kMaxima maxima; the k-th best is, with NaNs among them, less: of a NaN and a number the network
 // makes that number twice, so no place comes by more than as many maxima reach.
-template <int kLanes, int kMaxima, class Number>
-__device__ __forceinline__ Number kth_best(Number (&maxima)[kMaxima], int k) {
+template <int kLanes, class Compared, int kMaxima, class Number>
+__device__ __forceinline__ Bound<Number> kth_best(Number (&maxima)[kMaxima], int k) {
   sort_lanes<kLanes>(maxima);
-  return Team<kLanes>::from(item_at(maxima, (k - 1) % kMaxima), (k - 1) / kMaxima);
+  const auto at = [&](int place) {
+    return Team<kLanes>::from(item_at(maxima, place % kMaxima), place / kMaxima);
+  };
+  const Number best = at(0), kth = at(k - 1);
+  const int many = tuning::one_warp_many_equals(k);
+  const Number behind = at(min(k - 1 + many, kLanes * kMaxima - 1));
+  return {kth, Compared::is_equal(behind, kth) || (k > many && Compared::is_equal(best, kth))};
 }
 
 // The maxima of a lane's elements in turn.
@@ -102,29 +115,30 @@ __device__ __forceinline__ void take_maxima(Number (&maxima)[kMaxima], const Num
 // share a maximum, it is with those of lanes far away: so winners that lie side by side fall to different
 // maxima.
 template <int kLanes, class Compared, class Number, int kElements>
-__device__ __forceinline__ Number bound_of(const Number (&numbers)[kElements], int maxima, int k) {
+__device__ __forceinline__ Bound<Number> bound_of(const Number (&numbers)[kElements], int maxima, int k) {
   constexpr int kClasses = 4;
   if constexpr (tuning::one_warp_most_k_per_lane(kLanes) > 2) {
     if (maxima == 2 * kClasses) {
       Number best[2 * kClasses];
       take_maxima<Compared>(best, numbers);
-      return kth_best<kLanes>(best, k);
+      return kth_best<kLanes, Compared>(best, k);
     }
   }
   Number best[kClasses];
   take_maxima<Compared>(best, numbers);
-  if (maxima == kClasses) return kth_best<kLanes>(best, k);
+  if (maxima == kClasses) return kth_best<kLanes, Compared>(best, k);
   Number pairs[2];
 #pragma unroll
   for (int i = 0; i < 2; ++i) {
     pairs[i] = Compared::greater(best[i], Team<kLanes>::rotate(best[i + 2], kLanes / 2));
   }
-  if (maxima == 2) return kth_best<kLanes>(pairs, k);
+  if (maxima == 2) return kth_best<kLanes, Compared>(pairs, k);
   Number one[1] = {Compared::greater(pairs[0], Team<kLanes>::rotate(pairs[1], kLanes / 4))};
-  return kth_best<kLanes>(one, k);
+  return kth_best<kLanes, Compared>(one, k);
 }
 
-// A lane's elements that are listed, a bit each: all of one word, and of the other, equals, the row's first.
+// A lane's elements among which the winners are, a bit each: all of one word, and of the other, which are
+// equal and worse, those of the row's lowest indices.
 struct Chosen {
   uint32_t above, equals;
 };
@@ -179,26 +193,24 @@ __device__ __noinline__ Chosen choose_by_keys(const typename Order::Bits* input,
   return chosen;
 }
 
-// Of a team's elements with a bit, those of the `wanted` lowest indices.
-template <int kLanes, int kElements, int kInVector>
-__device__ __forceinline__ uint32_t first_of(uint32_t elements, int wanted) {
-  using One = Team<kLanes>;
-  uint32_t first = 0;
+// Of a team's elements with a bit, calls visit(place, i) for those of the `wanted` lowest indices; is how
+// many these are.
+template <int kLanes, class Share, class Visit>
+__device__ __forceinline__ int visit_lowest(uint32_t elements, int wanted, Visit&& visit) {
+  constexpr int kInVector = Share::kInVector;
   // Vectors of lower numbers come first, then lanes.
+  int so_far = 0;
 #pragma unroll 1
-  for (int begin = 0; begin < kElements && __any_sync(~0u, wanted > 0); begin += kInVector) {
-    const uint32_t of_vector = elements >> begin & ((1u << kInVector) - 1);
-    const int own = __popc(of_vector), so_far = sum_so_far<kLanes>(own);
-    int left = wanted - (so_far - own);
-#pragma unroll
-    for (int i = 0; i < kInVector; ++i) {
-      const bool is_there = (of_vector >> i & 1) != 0;
-      if (is_there && left > 0) first |= 1u << (begin + i);
-      left -= is_there;
+  for (int begin = 0; begin < Share::kElements && __any_sync(~0u, elements >> begin != 0 && so_far < wanted);
+       begin += kInVector) {
+    uint32_t of_vector = elements >> begin & ((1u << kInVector) - 1);
+    const int own = __popc(of_vector), with_own = so_far + sum_so_far<kLanes>(own);
+    for (int place = with_own - own; of_vector != 0 && place < wanted; ++place, of_vector &= of_vector - 1) {
+      visit(place, begin + __ffs(static_cast<int>(of_vector)) - 1);
     }
-    wanted -= One::from(so_far, kLanes - 1);
+    so_far = Team<kLanes>::from(with_own, kLanes - 1);
   }
-  return first;
+  return min(so_far, wanted);
 }
 
 // What a team lists, of which no two have one place in the order.
@@ -247,7 +259,7 @@ __device__ __forceinline__ void rank_by_search(const Key* keys, const Key (&own)
 }
 
 // Step 3. A list of a team's elements with a bit: lane after lane, of which `before` says how many those
-// before this one have; or in order of index.
+// before this one have.
 template <class Share>
 __device__ __forceinline__ void list_by_lane(const Share& share, uint32_t chosen, int before,
                                              uint16_t* indices) {
@@ -257,54 +269,75 @@ __device__ __forceinline__ void list_by_lane(const Share& share, uint32_t chosen
     chosen ^= 1u << i;
   }
 }
-template <int kLanes, class Share>
-__device__ __forceinline__ void list_by_index(const Share& share, uint32_t chosen, uint16_t* indices) {
-  constexpr int kInVector = Share::kInVector;
-  // Vectors of lower numbers come first, then lanes.
-#pragma unroll 1
-  for (int begin = 0; begin < Share::kElements && __any_sync(~0u, chosen >> begin != 0); begin += kInVector) {
-    const uint32_t of_vector = chosen & ((1u << kInVector) - 1) << begin;
-    const int so_far = sum_so_far<kLanes>(__popc(of_vector));
-    uint16_t* at = indices + (so_far - __popc(of_vector));
-    for (uint32_t left = of_vector; left != 0; left &= left - 1) {
-      *at++ = static_cast<uint16_t>(share.index(31 - __clz(static_cast<int>(left & (~left + 1)))));
+// The ranks of a lane's keys, as many as are greater, among those that are listed: number i of the list is
+// number i / kLanes of a lane, and `keys` has room for them. What is not there is 0.
+template <int kLanes, int kItems, class Key>
+__device__ __forceinline__ void rank_keys(const Key (&own)[kItems], int listed, Key* keys,
+                                          int (&ranks)[kItems]) {
+  const int member = Team<kLanes>::member();
+  if constexpr (kItems == 1) {
+    keys[member] = own[0];
+    __syncwarp();  // all keys are there
+    rank_by_counting(keys, listed, own, ranks);
+  } else {
+    Key sorted[kItems];
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) sorted[e] = own[e];
+    sort_lanes<kLanes>(sorted);
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      const int place = member * kItems + e;
+      keys[place] = sorted[e];
     }
-    indices += Team<kLanes>::from(so_far, kLanes - 1);
+    __syncwarp();  // all keys are there, in order
+    rank_by_search<kLanes * kItems>(keys, own, ranks);
   }
 }
 
-// Adds to each rank how many listed before have the same. `counts`: room for one a listed.
-template <int kLanes, int kItems, class Count>
-__device__ __forceinline__ void separate_equals(int listed, int (&ranks)[kItems], Count* counts) {
-  const int member = Team<kLanes>::member(), lane = static_cast<int>(threadIdx.x % 32);
+// Elements of one rank meet at its place in a list: each finds how many of them have lower indices, and adds
+// it. False, and ranks are as they were, where too many meet. `counts`: room for one a listed.
+template <int kLanes, int kItems>
+__device__ __forceinline__ bool separate_equals(int listed, const uint32_t (&indices)[kItems],
+                                                int (&ranks)[kItems], uint32_t* counts, uint16_t* meeting) {
+  const int member = Team<kLanes>::member();
+  const auto each = [&](auto&& visit) {
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (member + e * kLanes < listed) visit(e);
+    }
+  };
   __syncwarp();  // what was there has been read
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) counts[member + e * kLanes] = 0;
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    __syncwarp();  // those listed before are counted
-    const bool is_there = member + e * kLanes < listed;
-    const int rank = ranks[e];
-    const unsigned same =
-        __match_any_sync(~0u, Team<kLanes>::first_lane() << 16 | (is_there ? rank : 0xFFFF));
-    const int before = __popc(same & ((1u << lane) - 1));
-    const int earlier = is_there ? static_cast<int>(counts[rank]) : 0;
-    ranks[e] = rank + earlier + before;
-    __syncwarp();  // the counts have been read
-    if (is_there && before == 0) counts[rank] = static_cast<Count>(earlier + __popc(same));
+  each([&](int e) { counts[member + e * kLanes] = 0; });
+  __syncwarp();  // all counts are zero
+  each([&](int e) {
+    meeting[ranks[e] + static_cast<int>(atomicAdd(counts + ranks[e], 1u))] =
+        static_cast<uint16_t>(indices[e]);
+  });
+  __syncwarp();  // all have met
+  int met[kItems] = {}, most = 0;
+  each([&](int e) {
+    met[e] = static_cast<int>(counts[ranks[e]]);
+    most = max(most, met[e]);
+  });
+  const bool few = !__any_sync(~0u, most > tuning::kOneWarpMeeting);
+  if (few) {
+    each([&](int e) {
+      if (met[e] == 1) return;
+      const uint16_t* const others = meeting + ranks[e];
+      for (int i = 0; i < met[e]; ++i) ranks[e] += others[i] < indices[e];
+    });
   }
+  __syncwarp();  // counts have been read
+  return few;
 }
 
-// Step 4, where no list of the warp's has more than kItems a lane: write(rank, bits, index) for each. False,
-// and nothing is written, where equals of a team are not listed in order of index.
+// Step 4, where no list of the warp's has more than kItems a lane: write(rank, bits, index) for each.
 template <int kLanes, int kItems, class Order, class List, class Write>
-__device__ __forceinline__ bool write_ranked(const typename Order::Bits* input, const Order& order,
-                                             List& list, int listed, bool by_index, Write&& write) {
+__device__ __forceinline__ void write_ranked(const typename Order::Bits* input, const Order& order,
+                                             List& list, int listed, Write&& write) {
   using Bits = typename Order::Bits;
   using Key = typename Resident<Bits>::Held;
-  using One = Team<kLanes>;
-  constexpr int kSize = kLanes * kItems;
-  const int member = One::member();
+  const int member = Team<kLanes>::member();
   Bits bits[kItems];
   Key keys[kItems];
   uint32_t indices[kItems];
@@ -316,46 +349,29 @@ __device__ __forceinline__ bool write_ranked(const typename Order::Bits* input, 
     bits[e] = is_there ? input[indices[e]] : Bits{0};
     keys[e] = is_there ? Resident<Bits>::held(order(bits[e]), indices[e]) : 0;
   }
-  if constexpr (kItems > 1 && !Resident<Bits>::kDistinct) {
-    // Where equals are many, some meet here, before all are sorted in vain.
-    if (!by_index) {
-      const unsigned same = __match_any_sync(~0u, keys[0]) & One::lanes(), own = 1u << threadIdx.x % 32;
-      if (__any_sync(~0u, member < listed && same != own)) return false;
-    }
-  }
-  if constexpr (kItems == 1) {
-    list.keys[member] = keys[0];
-    __syncwarp();  // all keys are there
-    rank_by_counting(list.keys, listed, keys, ranks);
-  } else {
-    Key sorted[kItems];
+  bool distinct = Resident<Bits>::kDistinct;
+  for (;;) {
+    rank_keys<kLanes>(keys, listed, list.keys, ranks);
+    if (distinct) break;
+    // Without equals, ranks are 0 to listed - 1.
+    int sum = 0;
 #pragma unroll
-    for (int e = 0; e < kItems; ++e) sorted[e] = keys[e];
-    sort_lanes<kLanes>(sorted);
+    for (int e = 0; e < kItems; ++e) sum += member + e * kLanes < listed ? ranks[e] : 0;
+    if (!__any_sync(~0u, Team<kLanes>::sum(sum) != listed * (listed - 1) / 2)) break;
+    if (separate_equals<kLanes>(listed, indices, ranks, reinterpret_cast<uint32_t*>(list.keys),
+                                list.indices)) {
+      break;
+    }
 #pragma unroll
     for (int e = 0; e < kItems; ++e) {
-      const int place = member * kItems + e;
-      list.keys[member * kItems + e] = sorted[e];
+      if (member + e * kLanes < listed) keys[e] = ~(static_cast<Key>(ranks[e]) << 16 | indices[e]);
     }
-    __syncwarp();  // all keys are there, in order
-    rank_by_search<kSize>(list.keys, keys, ranks);
-  }
-  if constexpr (!Resident<Bits>::kDistinct) {
-    if (by_index) {
-      separate_equals<kLanes>(listed, ranks, list.keys);
-    } else {
-      // Without equals, ranks are 0 to listed - 1.
-      int sum = 0;
-#pragma unroll
-      for (int e = 0; e < kItems; ++e) sum += member + e * kLanes < listed ? ranks[e] : 0;
-      if (__any_sync(~0u, One::sum(sum) != listed * (listed - 1) / 2)) return false;
-    }
+    distinct = true;
   }
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (member + e * kLanes < listed) write(ranks[e], bits[e], indices[e]);
   }
-  return true;
 }
 
 constexpr uint32_t kAllPresent = ~0u;
@@ -373,7 +389,7 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
   constexpr int kPerLane = tuning::one_warp_list_per_lane(kLanes), kRoom = kPerLane * kLanes;
   // So a bound that what lies behind the row's end reaches, as all elements do, is a crowded one.
   static_assert(kElements > kPerLane);
-  const auto bound = bound_of<kLanes, Compared>(share.number, maxima, k);
+  const auto [bound, has_equals] = bound_of<kLanes, Compared>(share.number, maxima, k);
   const auto choose = [&](auto&& is_chosen) {
     uint32_t chosen = 0;
 #pragma unroll
@@ -382,18 +398,21 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
     }
     return chosen & present;
   };
+  const auto write = [&](int rank, typename Order::Bits bits, uint32_t index) {
+    if (is_own && rank < k) write_winner(rank, bits, index);
+  };
 
-  uint32_t chosen = choose([&](auto number) { return Compared::reaches(number, bound); });
+  uint32_t chosen = choose([&, bound = bound](auto number) { return Compared::reaches(number, bound); });
   int so_far = sum_so_far<kLanes>(__popc(chosen));
   int listed = One::from(so_far, kLanes - 1);
-  const bool crowded = listed > tuning::one_warp_crowded(kRoom, kLanes, k);
-  // Lists of elements that may be equal are in order of index, from the first if it is known that some are.
-  bool by_index = __any_sync(~0u, crowded) && !Resident<typename Order::Bits>::kDistinct;
+  const bool crowded = has_equals || listed > tuning::one_warp_crowded(kRoom, kLanes, k);
   if (__any_sync(~0u, crowded)) {
     Chosen of_row{chosen, 0};
     bool found = !crowded;
-    if (crowded) of_row.above = choose([&](auto number) { return Compared::is_above(number, bound); });
-    int above = One::sum(__popc(of_row.above));
+    if (crowded) {
+      of_row.above = choose([&, bound = bound](auto number) { return Compared::is_above(number, bound); });
+    }
+    const int above = One::sum(__popc(of_row.above));
     if (crowded && above < k && Compared(order).is_bound(bound)) {
       of_row.equals = chosen & ~of_row.above;
       found = true;
@@ -404,38 +423,35 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
     if (__any_sync(~0u, !found)) {
       const Chosen by_keys = choose_by_keys<kLanes, kElements>(input, cols, order, k, kRoom, present);
       if (!found) of_row = by_keys;
-      above = One::sum(__popc(of_row.above));
     }
-    chosen = of_row.above | first_of<kLanes, kElements, Share::kInVector>(of_row.equals, k - above);
+    chosen = of_row.above;
     so_far = sum_so_far<kLanes>(__popc(chosen));
     listed = One::from(so_far, kLanes - 1);
+    uint16_t* const equals = list.indices + listed;
+    const int of_equals = visit_lowest<kLanes, Share>(of_row.equals, k - listed, [&](int place, int i) {
+      equals[place] = static_cast<uint16_t>(share.index(i));
+    });
+    __syncwarp();  // they are listed
+    for (int place = One::member(); place < of_equals; place += kLanes) {
+      write(listed + place, input[equals[place]], equals[place]);
+    }
   }
 
-  const auto write = [&](int rank, typename Order::Bits bits, uint32_t index) {
-    if (is_own && rank < k) write_winner(rank, bits, index);
-  };
+  list_by_lane(share, chosen, so_far - __popc(chosen), list.indices);
+  __syncwarp();  // the list is whole
   const int most = kLanes == 32 ? listed : static_cast<int>(__reduce_max_sync(~0u, listed));
   const auto write_list = [&](auto items) {
-    return write_ranked<kLanes, decltype(items)::value>(input, order, list, listed, by_index, write);
+    write_ranked<kLanes, decltype(items)::value>(input, order, list, listed, write);
   };
-  for (;;) {
-    if (by_index) {
-      list_by_index<kLanes>(share, chosen, list.indices);
-    } else {
-      list_by_lane(share, chosen, so_far - __popc(chosen), list.indices);
-    }
-    __syncwarp();  // the list is whole
-    if (most <= kLanes) {
-      if (write_list(Int<1>{})) return;
-    } else if (most <= 2 * kLanes) {
-      if (write_list(Int<2>{})) return;
-    } else if (kPerLane == 4 || most <= 4 * kLanes) {
-      if (write_list(Int<4>{})) return;
-    } else if constexpr (kPerLane == 8) {
-      if (write_list(Int<8>{})) return;
-    }
-    by_index = true;
-    __syncwarp();  // the list has been read
+  if (most == 0) return;
+  if (most <= kLanes) {
+    write_list(Int<1>{});
+  } else if (most <= 2 * kLanes) {
+    write_list(Int<2>{});
+  } else if (kPerLane == 4 || most <= 4 * kLanes) {
+    write_list(Int<4>{});
+  } else if constexpr (kPerLane == 8) {
+    write_list(Int<8>{});
   }
 }
 

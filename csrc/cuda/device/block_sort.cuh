@@ -241,7 +241,9 @@ __device__ inline void start_bins(uint32_t* bins, int count_of_bins, uint32_t* w
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
   const int warps = static_cast<int>(blockDim.x) / 32;
   uint4* const vectors = reinterpret_cast<uint4*>(bins);
-  const int steps = count_of_bins / kLeastBins, steps_a_warp = (steps + warps - 1) / warps;
+  const int steps = count_of_bins / kLeastBins;
+  // Most often a step a warp; a division would take as long.
+  const int steps_a_warp = steps <= warps ? 1 : steps <= 2 * warps ? 2 : (steps + warps - 1) / warps;
   const int first = min(warp * steps_a_warp, steps), last = min(first + steps_a_warp, steps);
   uint32_t sum = 0, squares = 0;
   for (int step = first; step < last; ++step) {

@@ -64,6 +64,8 @@ class Equals {
     for (int w = 0; w < warp; ++w) before += table.of_warps[w][lane];
 #pragma unroll
     for (int v = 0; v < Share::kVectors; ++v) {
+      // Most vectors lie behind the last that is wanted.
+      if (!__any_sync(~0u, lane / kGroups == v && cell_ > 0 && before < wanted)) continue;
       const int count = __popc(of_vector(v));
       int place = __shfl_sync(~0u, before, v * kGroups + lane / kLanes) + sum_so_far<kLanes>(count) - count;
       for (uint32_t left = of_vector(v); left != 0 && place < wanted; left &= left - 1, ++place) {

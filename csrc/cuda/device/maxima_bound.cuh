@@ -99,7 +99,7 @@ inline constexpr int kCountsOfBound =
 
 template <class Word>
 struct BlockBound {
-  Word key;
+  Word key, greatest;
   int reaching;  // of the block's keys
 };
 
@@ -160,7 +160,7 @@ __device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank
       }
     }
     low += find(rank) << shift;
-    if (shift == 0 || reaching <= rank + slack) return {low, reaching};
+    if (shift == 0 || reaching <= rank + slack) return {low, span.greatest, reaching};
     width = (Word{1} << shift) - 1;
     above = reaching - of_bin;
   }

@@ -27,6 +27,18 @@ struct Resident {
   __device__ static uint32_t index(Held held) { return 0xFFFF - (held & 0xFFFF); }
 };
 
+// A vector of one element.
+template <class Bits>
+__device__ __forceinline__ Vector<Bits> vector_of(Bits element) {
+  if constexpr (sizeof(Bits) == 8) {
+    const uint32_t low = static_cast<uint32_t>(element), high = static_cast<uint32_t>(element >> 32);
+    return {{low, high, low, high}};
+  } else {
+    const uint32_t word = element * (sizeof(Bits) == 4 ? 1u : sizeof(Bits) == 2 ? 0x10001u : 0x1010101u);
+    return {{word, word, word, word}};
+  }
+}
+
 // The elements [first, first + kElements) of a row, one by one: `rest` before its beginning and behind its
 // end.
 template <class Bits>

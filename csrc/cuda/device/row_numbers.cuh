@@ -44,6 +44,8 @@ class Numbers {
   __device__ Number rank_key(Bits bits) const { return order_(bits); }
   __device__ static Number rank_key_of(Number number) { return number; }
   __device__ static Number number_of(Number rank_key) { return rank_key; }
+  // Of the distance of two such keys, the lowest bits, which tell nothing.
+  __device__ static int empty_bits() { return 0; }
 
  private:
   Order order_;
@@ -119,6 +121,7 @@ class FloatNumbers {
     const int32_t bits = static_cast<int32_t>(rank_key ^ kSign);
     return __uint_as_float(static_cast<uint32_t>(bits ^ ((bits >> 31) & 0x7FFFFFFF)));
   }
+  __device__ int empty_bits() const { return sizeof(Bits) == 4 ? 0 : is_bfloat16_ ? 16 : 13; }
 
  private:
   static constexpr uint32_t kAll = ~0u, kSign = 1u << 31;
@@ -169,21 +172,29 @@ class RowNumbers {
                                         const Numbers<Order>& numbers, int shift = 0)
       : places{place * kInVector - shift, stripe * kInVector} {
     const bool aligned = shift == shift_of(row);
+    const auto first_of = [&](int v) { return places.first + v * places.step; };
+    const auto is_whole = [&](int v) {
+      return aligned && first_of(v) >= 0 && first_of(v) + kInVector <= cols;
+    };
     Vector<Bits> loaded[kVectors];
     // Winners are read once more.
-    if (aligned && places.first >= 0 && places.first + (kVectors - 1) * places.step + kInVector <= cols) {
+    const auto load = [&](int v) { loaded[v] = load_vector<Reading::kAgain>(row + first_of(v)); };
+    if (__all_sync(~0u, is_whole(0) && is_whole(kVectors - 1))) {
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        loaded[v] = load_vector<Reading::kAgain>(row + (places.first + v * places.step));
-      }
+      for (int v = 0; v < kVectors; ++v) load(v);
     } else {
+      // Lanes that went another way would wait for the loads of those that do not.
 #pragma unroll
       for (int v = 0; v < kVectors; ++v) {
-        const int first = places.first + v * places.step;
-        if (aligned && first >= 0 && first + kInVector <= cols) {
-          loaded[v] = load_vector<Reading::kAgain>(row + first);
-        } else {
-          loaded[v] = load_elements(row, first, cols, numbers.nothing());
+        loaded[v] = vector_of(numbers.nothing());
+        if (is_whole(v)) load(v);
+      }
+      if (__any_sync(~0u, !aligned || shift != 0 || cols % kInVector != 0)) {
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) {
+          if (!is_whole(v) && first_of(v) < cols) {
+            loaded[v] = load_elements(row, first_of(v), cols, numbers.nothing());
+          }
         }
       }
     }
