@@ -398,6 +398,18 @@ def test_rows_in_a_warp_that_crowd(family, dtype):
         assert check(Case.parse(line))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32], ids=name_of)
+def test_nans_come_before_the_greatest_number_at_a_lower_index(dtype):
+    """Where keys between the warps' bounds and the greatest are few, and so go by their places in the row."""
+    tensor = torch.zeros(2, 1000, dtype=dtype)
+    tensor[:, 5] = 1.0
+    tensor[:, 70:300:64] = 1.0 - torch.finfo(dtype).eps  # in lines of other warps
+    tensor[:, 900:] = torch.nan
+    for k in (1, 40):
+        plan = emulated.check(tensor, k, form="air.resident_row")
+        assert "air.resident_row" in plan
+
+
 @pytest.mark.parametrize("sm_count", [1, 2, 6])
 @pytest.mark.parametrize("compute_capability", [80, 90])
 def test_devices(sm_count, compute_capability):

@@ -416,13 +416,14 @@ class IndexBins {
   // Of a bin's number, so many that no key takes.
   __device__ static int spare_bits(Word least, Word greatest, int empty_bits, int count_of_bins) {
     return bits_of(static_cast<uint32_t>(count_of_bins - 1)) -
-           bits_of(static_cast<Word>((greatest - least) >> empty_bits));
+           bits_of(static_cast<Word>(((greatest - least) >> empty_bits) + 1));
   }
 
   __device__ Word distance_of(Word key) const { return greatest_ - min(key, greatest_); }
   __device__ uint32_t of(Word key, Index index) const {
-    return (static_cast<uint32_t>(distance_of(key) >> empty_bits_) << part_bits_) +
-           (index >> (col_bits_ - part_bits_));
+    // A NaN has no part with what is greatest, as one of them may be at any place.
+    const uint32_t digit = key > greatest_ ? 0 : static_cast<uint32_t>(distance_of(key) >> empty_bits_) + 1;
+    return (digit << part_bits_) + (index >> (col_bits_ - part_bits_));
   }
   __device__ static bool has_bins_of_several() { return false; }
 
