@@ -338,7 +338,6 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT),
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT, which=2),
     Mutant("air/resident_row.cu", "(index >> (col_bits_ - part_bits_))", "index", RESIDENT),
-    Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT),
     Mutant("device/row_numbers.cuh", "first_of(v) + kInVector <= cols", "first_of(v) < cols", RESIDENT),
     Mutant("device/equals.cuh", "sum_so_far<kLanes>(count)", "sum_so_far(count)", RESIDENT),
     Mutant("air/resident_row.cu", "scratch.kth_bin + 1", "scratch.kth_bin", NARROWED),
