@@ -455,25 +455,23 @@ _SHORT_INPUTS = (
 )
 
 
+_SHORT_DTYPES = ("float32", "bfloat16", "float16", "int32")
+_SHORT_GRID = ((64, 1024), (1024, 8), (1024, 64), (1000, 1000), (4096, 2048), (100_000, 32), (1000, 16384))
+
+
 def _short() -> list[Point]:
-    """The goals on every input and in bfloat16, and a grid around them."""
+    """The goals on every input and in other dtypes, and a grid around them."""
     points = []
     for rows, cols, k, goal in _SHORT_GOALS:
         point = Point(rows, cols, k, sorted=True, goal=Goal(x_floor=goal), label="short")
         points.append(point)
         points += [replace(point, input=name, goal=None) for name in _SHORT_INPUTS]
-        points.append(replace(point, dtype="bfloat16", goal=None))
-    for rows, cols in (
-        (64, 1024),
-        (1024, 8),
-        (1024, 64),
-        (1000, 1000),
-        (4096, 2048),
-        (100_000, 32),
-        (1000, 16384),
-    ):
+        points += [replace(point, dtype=dtype, goal=None) for dtype in _SHORT_DTYPES[1:]]
+    for rows, cols in _SHORT_GRID:
         for k in sorted({1, min(8, cols), cols // 8, cols}):
-            points += cross((rows,), (cols,), (k,), dtypes=("float32", "bfloat16"), sorted=True)
+            points += cross((rows,), (cols,), (k,), dtypes=_SHORT_DTYPES, sorted=True)
+        few = Point(rows, cols, cols // 8, sorted=True)
+        points += [replace(few, input=name) for name in _SHORT_INPUTS]
     return points
 
 

@@ -298,9 +298,22 @@ def test_lanes_that_share_a_row_hold_it_and_twice_as_many_maxima_as_winners(dtyp
         if k > cols:
             continue
         text = text_of("bitonic.one_warp", meta(1000, cols, dtype=dtype), k)
-        lanes, elements, maxima = map(int, re.findall(r"\d+", text)[:3])
+        lanes, elements = map(int, re.findall(r"\d+", text)[:2])
         assert lanes * elements >= cols and elements * dtype.itemsize >= 16
+        if "the row is listed whole" in text:
+            assert (cols, k) == (64, 64)
+            continue
+        maxima = int(re.findall(r"\d+", text)[2])
         assert maxima <= elements and lanes * maxima >= 2 * k
+
+
+def test_a_warp_takes_all_of_a_row_that_its_list_has_room_for():
+    for cols, lanes in ((20, 8), (32, 8), (33, 16), (64, 16), (65, 32), (256, 32)):
+        text = text_of("bitonic.one_warp", meta(1000, cols), cols)
+        assert f"{lanes} lanes a row" in text and "the row is listed whole" in text
+    assert "2 maxima a lane" in text_of("bitonic.one_warp", meta(1000, 16), 8)
+    assert "4 maxima a lane" in text_of("bitonic.one_warp", meta(1000, 16), 16)
+    assert bitonic_forms(257, 256) == {"many_blocks"}
 
 
 @pytest.mark.parametrize("call", [plan, topk], ids=["_plan", "topk"])

@@ -40,7 +40,7 @@ class Lines:
 def clear() -> None:
     """Forgets all counts. Before the library is loaded."""
     for file in BUILD.rglob("*.gcda"):
-        file.unlink()
+        file.unlink(missing_ok=True)
 
 
 def _of_object(notes: Path) -> dict[str, Lines]:

@@ -62,6 +62,9 @@ FORMS = {
         ("9x1024", 64, ""),
         ("9x1000", 100, ""),
         ("9x129", 128, ""),
+        ("40x31", 20, ""),
+        ("9x64", 64, ""),
+        ("9x250", 250, ""),
     ],
     "bitonic.many_blocks": [
         ("3x3000", 20, "forced=1 blocks=3"),
@@ -393,7 +396,9 @@ def test_rows_in_a_warp_that_crowd(family, dtype):
     rank a list: with room for 1, 2, 4 and 8 a lane."""
     if family not in inputs.names_for(dtype):
         pytest.skip("not an input of this dtype")
-    for cols, k in ((50, 3), (64, 16), (100, 30), (128, 2), (250, 20), (256, 64), (1000, 10), (1000, 128)):
+    shapes = ((50, 3), (64, 16), (100, 30), (128, 2), (250, 20), (256, 64), (1000, 10), (1000, 128))
+    listed_whole = ((30, 30), (64, 40), (256, 200))
+    for cols, k in (*shapes, *listed_whole):
         line = f"{name_of(dtype)} {family} 9x{cols} k={k} seed={k} largest={k % 3 % 2} form=bitonic.one_warp"
         assert check(Case.parse(line))
 

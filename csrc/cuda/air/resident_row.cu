@@ -5,11 +5,12 @@
 //      that rank: a bound that k elements reach, whatever the row, and, where k is small, few others. Where
 //      each warp would sort all it has, the block counts digits of all maxima instead.
 //   2. What reaches the bound is listed. Where many are equals of it, what is above it is, and equals, of the
-//      lowest indices, are written as they come. Where more are above it than there is room for, the bound is
+//      lowest indices, are written behind that. Where more are above it than there is room for, the bound is
 //      raised, from number to number.
-//   3. The list is put in order, and its k best are written: each element is brought to its bin of the range
-//      from the bound to the greatest, and ranked among those that are there. Equal keys go to bins by their
-//      places in the row, where the range has few.
+//   3. The list is put in order, and its k best are written: by one warp, where it is short
+//      (device/list_ranks.cuh). Else each element is brought to its bin of the range from the bound to the
+//      greatest, and ranked among those that are there. Equal keys go to bins by their places in the row,
+//      where the range has few.
 // Elements are compared as floats or keys in registers (device/row_numbers.cuh), and ranked by keys and
 // indices.
 //
@@ -29,6 +30,7 @@
 #include "cuda/device/equals.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/list_ranks.cuh"
 #include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/range_bins.cuh"
@@ -103,6 +105,35 @@ struct Shared {
   TargetDigit<uint32_t> target;
 };
 
+template <class Bits>
+struct WriteWinner {
+  const Bits* input;
+  int k;
+  WinnerWriter<Bits> output;
+
+  __device__ __forceinline__ void operator()(int rank, Index index) const {
+    if (rank < k) output.write(rank, input[index], index);
+  }
+  __device__ __forceinline__ void operator()(int rank, Bits bits, Index index) const {
+    if (rank < k) output.write(rank, bits, index);
+  }
+};
+
+// Writes equals of the bound, of the lowest indices, behind as many as are `above` it, which are listed: by
+// way of the list, so that lines of the outputs are written whole. By all threads, a barrier behind any use
+// of the table's memory.
+template <class Equals, class Table, class IndexOf, class Bits>
+__device__ __forceinline__ void write_equals(const Equals& equals, const Table& table, int above, Index* list,
+                                             IndexOf&& index_of, const WriteWinner<Bits>& write) {
+  equals.visit_lowest(write.k - above, table,
+                      [&](int place, int i) { list[above + place] = static_cast<Index>(index_of(i)); });
+  __syncthreads();  // they are listed
+  for (int rank = above + static_cast<int>(threadIdx.x); rank < write.k;
+       rank += static_cast<int>(blockDim.x)) {
+    write(rank, list[rank]);
+  }
+}
+
 // What is known of a row.
 template <class Number>
 struct Found {
@@ -116,10 +147,11 @@ struct Found {
 // raised, to the greatest number or to the next, until no more than `room` are above it. Those are listed,
 // and where they are fewer than k, equals of the bound, of the lowest indices, written behind them, as they
 // are in order. Not whole, and the list as it was, where so many turns did not do.
-template <class Order, int kElements, class Write>
+template <class Order, int kElements>
 __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
     const Params<typename Order::Bits>& params, const typename Order::Bits* input, Order order, Index* list,
-    Shared<Order>& shared, Found<typename Numbers<Order>::Number> found, int room, int turns, Write write) {
+    Shared<Order>& shared, Found<typename Numbers<Order>::Number> found, int room, int turns,
+    WriteWinner<typename Order::Bits> write) {
   using Compared = Numbers<Order>;
   using Number = typename Compared::Number;
   using Share = RowNumbers<Order, kElements>;
@@ -169,9 +201,7 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
           choose<Share::kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); }),
           shared.equals);
       __syncthreads();  // the list is whole, and equals are counted
-      equals.visit_lowest(params.k - above, shared.equals,
-                          [&](int place, int i) { write(above + place, static_cast<Index>(own.index(i))); });
-      __syncthreads();  // the table's memory is in no use any more
+      write_equals(equals, shared.equals, above, list, [&](int i) { return own.index(i); }, write);
       return found;
     }
     const unsigned k = static_cast<unsigned>(params.k);
@@ -228,10 +258,10 @@ __device__ __forceinline__ RowBound<Number> bound_by_counting(const Number (&num
 }
 
 // Steps 1 and 2.
-template <class Order, int kElements, bool kCounts, class Write>
+template <class Order, int kElements, bool kCounts>
 __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxima(
     const Params<typename Order::Bits>& params, const typename Order::Bits* input, const Order& order,
-    Index* list, uint32_t* counts, Shared<Order>& shared, const Write& write) {
+    Index* list, uint32_t* counts, Shared<Order>& shared, const WriteWinner<typename Order::Bits>& write) {
   using Compared = Numbers<Order>;
   using Number = typename Compared::Number;
   using Share = RowNumbers<Order, kElements>;
@@ -262,7 +292,7 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
     __syncthreads();  // the list is whole
     found.listed = static_cast<int>(shared.listed);
     found.whole = params.k <= found.listed && found.listed <= params.room;
-    const bool few = found.listed <= 2 * params.k + tuning::kAirResidentByWarp;
+    const bool few = found.listed <= 2 * params.k + tuning::kAirResidentBeyond;
     if (found.listed <= params.room && (few || of_row.tied == 1)) return found;
   }
   const uint32_t equal =
@@ -274,9 +304,7 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   if (above <= params.room) {
     found.listed = above;
     found.whole = found.equals = true;
-    equals.visit_lowest(params.k - above, shared.equals,
-                        [&](int place, int i) { write(above + place, static_cast<Index>(index_of(i))); });
-    __syncthreads();  // the table's memory is in no use any more
+    write_equals(equals, shared.equals, above, list, index_of, write);
   } else {
     __syncthreads();  // all know it, before counts are reset
     found = settle_crowd<Order, kElements>(params, input, order, list, shared, found, params.room,
@@ -339,40 +367,22 @@ __device__ __noinline__ int list_by_digits(const Params<typename Order::Bits>& p
   return listed;
 }
 
-template <class Bits>
-struct WriteWinner {
-  const Bits* input;
-  int k;
-  WinnerWriter<Bits> output;
-
-  __device__ __forceinline__ void operator()(int rank, Index index) const {
-    if (rank < k) output.write(rank, input[index], index);
-  }
-  __device__ __forceinline__ void operator()(int rank, Bits bits, Index index) const {
-    if (rank < k) output.write(rank, bits, index);
-  }
-};
-
 // Step 3 for few, by one warp.
-template <int kItems, class Order>
-__device__ __forceinline__ void write_by_warp(int listed, int cols, const Order& order, const Index* list,
-                                              const WriteWinner<typename Order::Bits>& write) {
-  using Pack = EntryOf<typename Order::Bits, Index>;
-  const int lane = static_cast<int>(threadIdx.x);
-  typename Pack::type entries[kItems];
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int at = 32 * i + lane;
-    entries[i] = 0;
-    if (at < listed && list[at] < static_cast<Index>(cols)) {
-      entries[i] = Pack::pack(order(write.input[list[at]]), list[at]);
-    }
-  }
-  sort_warp</*kDescending=*/true>(entries);
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const Index index = Pack::index(entries[i]);
-    if (index < static_cast<Index>(cols)) write(lane * kItems + i, index);
+template <class Order>
+__device__ __noinline__ void write_by_warp(int listed, Order order,
+                                           BlockMemory<typename Order::Bits, Index> memory,
+                                           WriteWinner<typename Order::Bits> write) {
+  auto* const keys = reinterpret_cast<typename Resident<typename Order::Bits>::Held*>(memory.values);
+  const auto write_list = [&](auto items) {
+    write_ranked<32, decltype(items)::value>(write.input, order, keys, memory.indices, listed, write);
+  };
+  static_assert(tuning::kAirResidentByWarp <= 4 * 32);
+  if (listed <= 32) {
+    write_list(std::integral_constant<int, 1>{});
+  } else if (listed <= 2 * 32) {
+    write_list(std::integral_constant<int, 2>{});
+  } else {
+    write_list(std::integral_constant<int, 4>{});
   }
 }
 
@@ -535,10 +545,10 @@ __device__ __noinline__ bool write_by_index_bins(int listed, int cols, Compared 
 }
 
 // The same wherever they are. What the list holds beyond the row's end is worse than all.
-template <class Order, class Write>
+template <class Order>
 __device__ __noinline__ void write_sorted(int listed, const typename Order::Bits* input, int cols,
                                           Order order, BlockMemory<typename Order::Bits, Index> memory,
-                                          Shared<Order>& shared, Write write) {
+                                          Shared<Order>& shared, WriteWinner<typename Order::Bits> write) {
   using Bits = typename Order::Bits;
   sort_in_block<tuning::kAirResidentItems>(
       listed, write.k, order, memory, shared.sort,
@@ -600,14 +610,10 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
       if (found.whole) listed = found.listed;
     }
   }
-  if (listed > tuning::kAirResidentByWarp) {
+  if (!found.whole || listed > tuning::kAirResidentByWarp) {
     write_sorted(listed, input, params.cols, order, memory, shared, write);
   } else if (threadIdx.x < 32) {
-    if (listed <= 32) {
-      write_by_warp<1>(listed, params.cols, order, memory.indices, write);
-    } else {
-      write_by_warp<2>(listed, params.cols, order, memory.indices, write);
-    }
+    write_by_warp(listed, order, memory, write);
   }
 }
 

@@ -44,10 +44,10 @@ struct OneWarp {
 
   int lanes;          // that share a row: 8, 16 or 32
   int elements;       // a lane: 8, 16 or 32
-  int maxima;         // of a lane, from which the bound comes: 1, 2, 4 or 8
+  int maxima;         // of a lane, from which the bound comes: 1, 2, 4 or 8; 0: all are listed
   int tile_row_bits;  // of the rows of a tile, where rows do not lie side by side
 
-  // Whether a row fits, and k is small enough for maxima to bound it.
+  // Whether a row fits, and k is small enough for maxima to bound it, or a list has room for the row.
   static bool serves(const Problem& problem, const Device& device);
   static OneWarp plan(const Problem& problem, const Device& device);
   Work work(const Problem& problem, const Device& device) const;

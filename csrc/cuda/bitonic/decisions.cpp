@@ -15,12 +15,19 @@ struct Shape {
 // From the one that shares a warp's work among most rows.
 constexpr Shape kShapes[] = {{8, 8}, {8, 16}, {16, 16}, {32, 16}, {32, 32}};
 
-// The first shape that has room for a row and for lists of k; no lanes: there is none.
+// Whether k is small enough for maxima to bound it.
+bool has_bound(const Problem& problem, const Shape& shape) {
+  return problem.k <= shape.lanes * tuning::one_warp_most_k_per_lane(shape.lanes);
+}
+
+// The first shape that has room for a row, and for a list of what reaches the bound, or of the row; no lanes:
+// there is none.
 Shape shape_of(const Problem& problem) {
   for (const Shape& shape : kShapes) {
     const bool whole_vectors = shape.elements * dtype_bytes(problem.dtype) >= 16;
+    const bool has_room = problem.cols <= shape.lanes * tuning::one_warp_list_per_lane(shape.lanes);
     if (whole_vectors && problem.cols <= shape.lanes * shape.elements &&
-        problem.k <= shape.lanes * tuning::one_warp_most_k_per_lane(shape.lanes)) {
+        (has_bound(problem, shape) || has_room)) {
       return shape;
     }
   }
@@ -57,8 +64,11 @@ bool OneWarp::serves(const Problem& problem, const Device&) { return shape_of(pr
 
 OneWarp OneWarp::plan(const Problem& problem, const Device& device) {
   const Shape shape = shape_of(problem);
-  OneWarp config{shape.lanes, shape.elements, 1, 0};
-  while (config.maxima < 8 && config.maxima * config.lanes < 2 * problem.k) config.maxima *= 2;
+  OneWarp config{shape.lanes, shape.elements, 0, 0};
+  if (has_bound(problem, shape)) {
+    config.maxima = 1;
+    while (config.maxima < 8 && config.maxima * config.lanes < 2 * problem.k) config.maxima *= 2;
+  }
   // Where a tile a SM is more than there are rows for, tiles of a square's rows at least.
   const int bytes = dtype_bytes(problem.dtype);
   int& bits = config.tile_row_bits = tuning::one_warp_tile_row_bits(static_cast<int>(problem.cols), bytes);
@@ -67,8 +77,9 @@ OneWarp OneWarp::plan(const Problem& problem, const Device& device) {
 }
 
 void OneWarp::describe(const Problem&, char* text, size_t text_bytes) const {
-  std::snprintf(text, text_bytes, "bitonic: %d lanes a row, %d elements and %d maxima a lane", lanes,
-                elements, maxima);
+  char bound[40] = "the row is listed whole";
+  if (maxima > 0) std::snprintf(bound, sizeof(bound), "%d maxima a lane", maxima);
+  std::snprintf(text, text_bytes, "bitonic: %d lanes a row, %d elements a lane, %s", lanes, elements, bound);
 }
 
 Work OneWarp::work(const Problem& problem, const Device& device) const {

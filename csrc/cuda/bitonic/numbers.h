@@ -26,8 +26,6 @@ constexpr int one_warp_crowded(int room, int lanes, int k) {
 }
 // So many equals behind the k-th of the maxima are more than random rows have, too.
 constexpr int one_warp_many_equals(int k) { return k / 4 + 2; }
-// Equals that meet, and look at each other. Beyond, ranking all anew takes less.
-inline constexpr int kOneWarpMeeting = 8;
 // Blocks an SM that leave registers for the elements of a lane.
 constexpr int one_warp_blocks(int element_bytes, int elements) {
   return element_bytes == 8 ? 4 : elements == 32 ? 7 : 9;

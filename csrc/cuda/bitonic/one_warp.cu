@@ -4,18 +4,19 @@
 //   2. A bitonic network sorts the maxima: the k-th best of them is a bound that k elements reach, and, as
 //      there are twice as many maxima or more, few others.
 //   3. The indices of what reaches the bound are listed in shared memory.
-//   4. Listed elements are ranked: by counting those that are better, or, where a lane has several, by a
-//      search among their keys, which a bitonic network sorts. Those of rank below k are written in their
-//      place: in order, whatever was asked for. Where some are equal, as their ranks' sum shows, they meet at
-//      their rank, and go by their indices; or, where many are, all are ranked anew, by rank and index.
+//      Where k is too many for maxima to bound, and the list has room, all are.
+//   4. Listed elements are ranked (device/list_ranks.cuh). Those of rank below k are written in their place:
+//      in order, whatever was asked for.
 // Elements are compared as floats or keys (device/row_numbers.cuh), and ranked by keys and indices.
 //
 // Where many elements equal the bound, what is above it is listed and ranked, and of them those of the lowest
 // indices are behind that, in order. Where elements crowd above it, by their values or by their places, a
-// bisection of the keys finds a better bound, or the k-th key itself. Of windows, a team finds its row's
-// length, k and candidates on the device; what is none is as what lies behind the row's end, and is never
-// listed. Rows that do not lie side by side come in tiles: a block brings in as many as fill lines of memory,
-// with all their elements, and its warps take them from shared memory one after the other.
+// bisection of the keys finds a better bound, or the k-th key itself.
+//
+// Of windows, a team finds its row's length, k and candidates on the device; what is none is as what lies
+// behind the row's end, and is never listed. Rows that do not lie side by side come in tiles: a block brings
+// in as many as fill lines of memory, with all their elements, and its warps take them from shared memory one
+// after the other.
 
 #include "cuda/bitonic/bitonic.h"
 
@@ -24,10 +25,12 @@
 #include "core/key_order.h"
 #include "cuda/bitonic/numbers.h"
 #include "cuda/device/launch.h"
+#include "cuda/device/list_ranks.cuh"
 #include "cuda/device/resident_row.cuh"
 #include "cuda/device/row_numbers.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/device/square_block.cuh"
+#include "cuda/device/team.cuh"
 #include "cuda/device/warp_sort.cuh"
 #include "cuda/device/window_writer.cuh"
 #include "cuda/device/winner_writer.cuh"
@@ -49,43 +52,11 @@ struct Params {
   WinnerWriter<Bits> output;
 };
 
-// The kLanes lanes that share a row. All lanes of the warp call everything together.
-template <int kLanes>
-struct Team {
-  __device__ static int member() { return static_cast<int>(threadIdx.x % kLanes); }
-  __device__ static int first_lane() { return static_cast<int>(threadIdx.x % 32 & ~(kLanes - 1)); }
-  __device__ static unsigned lanes() { return ~0u >> (32 - kLanes) << first_lane(); }
-
-  template <class T>
-  __device__ static T from(T value, int member) {
-    return shuffle(value, first_lane() + member);
-  }
-  template <class T>
-  __device__ static T rotate(T value, int by) {
-    return from(value, (member() + by) & (kLanes - 1));
-  }
-  template <class T>
-  __device__ static T greatest(T value) {
-#pragma unroll
-    for (int step = kLanes / 2; step > 0; step /= 2) value = max(value, shuffle_xor(value, step));
-    return value;
-  }
-  __device__ static int sum(int value) {
-    if constexpr (kLanes == 32) {
-      return static_cast<int>(__reduce_add_sync(~0u, static_cast<unsigned>(value)));
-    } else {
-#pragma unroll
-      for (int step = kLanes / 2; step > 0; step /= 2) value += shuffle_xor(value, step);
-      return value;
-    }
-  }
-};
-
 // The k-th best of a row's maxima, and whether so many are equal to it as crowd a list.
 template <class Number>
 struct Bound {
   Number number;
-  bool crowded;
+  bool has_equals;
 };
 
 // Of kLanes * kMaxima maxima; the k-th best is, with NaNs among them, less: of a NaN and a number the network
@@ -144,10 +115,11 @@ struct Chosen {
 };
 
 // For rows that crowd. Bisects the range of keys until k to `room` elements are above one, or the k-th best
-// is found. `present`: a bit for each element that may be listed. The row is loaded anew, as keys.
+// is found. `present`: a bit for each element that may be listed; `reaching`: for k or more of them that are
+// better than all others, or for none. The row is loaded anew, as keys.
 template <int kLanes, int kElements, class Order>
 __device__ __noinline__ Chosen choose_by_keys(const typename Order::Bits* input, int cols, Order order, int k,
-                                              int room, uint32_t present) {
+                                              int room, uint32_t present, uint32_t reaching) {
   using Share = RowShare<Order, kElements>;
   using Held = typename Share::Held;
   using One = Team<kLanes>;
@@ -163,13 +135,18 @@ __device__ __noinline__ Chosen choose_by_keys(const typename Order::Bits* input,
     for (int i = 0; i < kElements; ++i) own += share.held[i] > key;
     return One::sum(own);
   };
-  // k elements or more reach `low`, fewer are above `high`.
-  Held low = 0, high = share.held[0];
+  Held high = 0, worse = 0;  // the complement of the least
 #pragma unroll
-  for (int i = 1; i < kElements; ++i) high = max(high, share.held[i]);
+  for (int i = 0; i < kElements; ++i) {
+    high = max(high, share.held[i]);
+    if (reaching >> i & 1) worse = max(worse, static_cast<Held>(~share.held[i]));
+  }
+  // k elements or more reach `low`, fewer are above `high`. Of few values, it is the k-th best.
   high = One::greatest(high);
+  worse = One::greatest(worse);
+  Held low = worse == 0 ? 0 : static_cast<Held>(~worse);
   bool has_room = false, done = false;
-  Held probe = low;  // the first one finds a k-th best that is the worst there is
+  Held probe = low;
   while (__any_sync(~0u, !done)) {
     const int above = count_above(probe);
     if (!done) {
@@ -223,41 +200,6 @@ struct alignas(16) List {
   uint16_t indices[kRoom];
 };
 
-// How many keys of a list are greater than each of a lane's, of which there are `kItems`.
-template <int kItems, class Key>
-__device__ __forceinline__ void rank_by_counting(const Key* keys, int listed, const Key (&own)[kItems],
-                                                 int (&ranks)[kItems]) {
-  constexpr int kAtOnce = 16 / static_cast<int>(sizeof(Key));
-  struct alignas(16) Keys {
-    Key key[kAtOnce];
-  };
-  const Keys* const all = reinterpret_cast<const Keys*>(keys);
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) ranks[e] = 0;
-  for (int at = 0; at * kAtOnce < listed; ++at) {
-    const Keys others = all[at];
-#pragma unroll
-    for (int o = 0; o < kAtOnce; ++o) {
-#pragma unroll
-      for (int e = 0; e < kItems; ++e) count_greater(ranks[e], others.key[o], own[e]);
-    }
-  }
-}
-
-// The same by a search, where `keys` descend.
-template <int kSize, int kItems, class Key>
-__device__ __forceinline__ void rank_by_search(const Key* keys, const Key (&own)[kItems],
-                                               int (&ranks)[kItems]) {
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    ranks[e] = 0;
-#pragma unroll
-    for (int step = kSize / 2; step > 0; step /= 2) {
-      if (keys[ranks[e] + step - 1] > own[e]) ranks[e] += step;
-    }
-  }
-}
-
 // Step 3. A list of a team's elements with a bit: lane after lane, of which `before` says how many those
 // before this one have.
 template <class Share>
@@ -269,112 +211,56 @@ __device__ __forceinline__ void list_by_lane(const Share& share, uint32_t chosen
     chosen ^= 1u << i;
   }
 }
-// The ranks of a lane's keys, as many as are greater, among those that are listed: number i of the list is
-// number i / kLanes of a lane, and `keys` has room for them. What is not there is 0.
-template <int kLanes, int kItems, class Key>
-__device__ __forceinline__ void rank_keys(const Key (&own)[kItems], int listed, Key* keys,
-                                          int (&ranks)[kItems]) {
-  const int member = Team<kLanes>::member();
-  if constexpr (kItems == 1) {
-    keys[member] = own[0];
-    __syncwarp();  // all keys are there
-    rank_by_counting(keys, listed, own, ranks);
-  } else {
-    Key sorted[kItems];
-#pragma unroll
-    for (int e = 0; e < kItems; ++e) sorted[e] = own[e];
-    sort_lanes<kLanes>(sorted);
-#pragma unroll
-    for (int e = 0; e < kItems; ++e) {
-      const int place = member * kItems + e;
-      keys[place] = sorted[e];
-    }
-    __syncwarp();  // all keys are there, in order
-    rank_by_search<kLanes * kItems>(keys, own, ranks);
-  }
-}
-
-// Elements of one rank meet at its place in a list: each finds how many of them have lower indices, and adds
-// it. False, and ranks are as they were, where too many meet. `counts`: room for one a listed.
-template <int kLanes, int kItems>
-__device__ __forceinline__ bool separate_equals(int listed, const uint32_t (&indices)[kItems],
-                                                int (&ranks)[kItems], uint32_t* counts, uint16_t* meeting) {
-  const int member = Team<kLanes>::member();
-  const auto each = [&](auto&& visit) {
-#pragma unroll
-    for (int e = 0; e < kItems; ++e) {
-      if (member + e * kLanes < listed) visit(e);
-    }
-  };
-  __syncwarp();  // what was there has been read
-  each([&](int e) { counts[member + e * kLanes] = 0; });
-  __syncwarp();  // all counts are zero
-  each([&](int e) {
-    meeting[ranks[e] + static_cast<int>(atomicAdd(counts + ranks[e], 1u))] =
-        static_cast<uint16_t>(indices[e]);
-  });
-  __syncwarp();  // all have met
-  int met[kItems] = {}, most = 0;
-  each([&](int e) {
-    met[e] = static_cast<int>(counts[ranks[e]]);
-    most = max(most, met[e]);
-  });
-  const bool few = !__any_sync(~0u, most > tuning::kOneWarpMeeting);
-  if (few) {
-    each([&](int e) {
-      if (met[e] == 1) return;
-      const uint16_t* const others = meeting + ranks[e];
-      for (int i = 0; i < met[e]; ++i) ranks[e] += others[i] < indices[e];
-    });
-  }
-  __syncwarp();  // counts have been read
-  return few;
-}
-
-// Step 4, where no list of the warp's has more than kItems a lane: write(rank, bits, index) for each.
-template <int kLanes, int kItems, class Order, class List, class Write>
-__device__ __forceinline__ void write_ranked(const typename Order::Bits* input, const Order& order,
-                                             List& list, int listed, Write&& write) {
-  using Bits = typename Order::Bits;
-  using Key = typename Resident<Bits>::Held;
-  const int member = Team<kLanes>::member();
-  Bits bits[kItems];
-  Key keys[kItems];
-  uint32_t indices[kItems];
-  int ranks[kItems];
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    const bool is_there = member + e * kLanes < listed;
-    indices[e] = is_there ? list.indices[member + e * kLanes] : 0;
-    bits[e] = is_there ? input[indices[e]] : Bits{0};
-    keys[e] = is_there ? Resident<Bits>::held(order(bits[e]), indices[e]) : 0;
-  }
-  bool distinct = Resident<Bits>::kDistinct;
-  for (;;) {
-    rank_keys<kLanes>(keys, listed, list.keys, ranks);
-    if (distinct) break;
-    // Without equals, ranks are 0 to listed - 1.
-    int sum = 0;
-#pragma unroll
-    for (int e = 0; e < kItems; ++e) sum += member + e * kLanes < listed ? ranks[e] : 0;
-    if (!__any_sync(~0u, Team<kLanes>::sum(sum) != listed * (listed - 1) / 2)) break;
-    if (separate_equals<kLanes>(listed, indices, ranks, reinterpret_cast<uint32_t*>(list.keys),
-                                list.indices)) {
-      break;
-    }
-#pragma unroll
-    for (int e = 0; e < kItems; ++e) {
-      if (member + e * kLanes < listed) keys[e] = ~(static_cast<Key>(ranks[e]) << 16 | indices[e]);
-    }
-    distinct = true;
-  }
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (member + e * kLanes < listed) write(ranks[e], bits[e], indices[e]);
-  }
-}
-
 constexpr uint32_t kAllPresent = ~0u;
+
+// The bits of a lane's elements for which is_chosen(number).
+template <class Share, class IsChosen>
+__device__ __forceinline__ uint32_t choose(const Share& share, IsChosen&& is_chosen) {
+  uint32_t chosen = 0;
+#pragma unroll
+  for (int i = 0; i < Share::kElements; ++i) {
+    if (is_chosen(share.number[i])) chosen |= 1u << i;
+  }
+  return chosen;
+}
+
+template <class Share>
+__device__ __forceinline__ uint32_t elements_of_row(const Share& share, int cols) {
+  uint32_t elements = 0;
+#pragma unroll
+  for (int i = 0; i < Share::kElements; ++i) {
+    if (share.index(i) < cols) elements |= 1u << i;
+  }
+  return elements;
+}
+
+// What is chosen where a row of the warp crowds: of others, `reaching`, what reaches the bound.
+template <int kLanes, class Order, class Share, class Number>
+__device__ __forceinline__ Chosen choose_of_crowd(const typename Order::Bits* input, int cols,
+                                                  const Order& order, const Share& share, uint32_t present,
+                                                  int k, int room, Number bound, bool crowded,
+                                                  uint32_t reaching, int listed) {
+  using Compared = Numbers<Order>;
+  Chosen chosen{reaching, 0};
+  bool found = !crowded;
+  if (crowded) {
+    chosen.above = choose(share, [&](Number number) { return Compared::is_above(number, bound); }) & present;
+  }
+  const int above = Team<kLanes>::sum(__popc(chosen.above));
+  if (crowded && above < k && Compared(order).is_bound(bound)) {
+    chosen.equals = reaching & ~chosen.above;
+    found = true;
+  } else if (crowded && listed <= room) {
+    chosen.above = reaching;
+    found = true;
+  }
+  if (__any_sync(~0u, !found)) {
+    const Chosen by_keys = choose_by_keys<kLanes, Share::kElements>(input, cols, order, k, room, present,
+                                                                    above >= k ? chosen.above : 0);
+    if (!found) chosen = by_keys;
+  }
+  return chosen;
+}
 
 // Steps 2 to 4 of a team's row: write_winner(rank, bits, index) for each winner of a row that `is_own`. By
 // whole warps.
@@ -384,56 +270,38 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
                                            List<typename Order::Bits, kLanes>& list, bool is_own,
                                            Write&& write_winner) {
   using Compared = Numbers<Order>;
-  using One = Team<kLanes>;
-  constexpr int kElements = Share::kElements;
   constexpr int kPerLane = tuning::one_warp_list_per_lane(kLanes), kRoom = kPerLane * kLanes;
   // So a bound that what lies behind the row's end reaches, as all elements do, is a crowded one.
-  static_assert(kElements > kPerLane);
-  const auto [bound, has_equals] = bound_of<kLanes, Compared>(share.number, maxima, k);
-  const auto choose = [&](auto&& is_chosen) {
-    uint32_t chosen = 0;
-#pragma unroll
-    for (int i = 0; i < kElements; ++i) {
-      if (is_chosen(share.number[i])) chosen |= 1u << i;
-    }
-    return chosen & present;
-  };
+  static_assert(Share::kElements > kPerLane);
   const auto write = [&](int rank, typename Order::Bits bits, uint32_t index) {
     if (is_own && rank < k) write_winner(rank, bits, index);
   };
-
-  uint32_t chosen = choose([&, bound = bound](auto number) { return Compared::reaches(number, bound); });
-  int so_far = sum_so_far<kLanes>(__popc(chosen));
-  int listed = One::from(so_far, kLanes - 1);
-  const bool crowded = has_equals || listed > tuning::one_warp_crowded(kRoom, kLanes, k);
-  if (__any_sync(~0u, crowded)) {
-    Chosen of_row{chosen, 0};
-    bool found = !crowded;
-    if (crowded) {
-      of_row.above = choose([&, bound = bound](auto number) { return Compared::is_above(number, bound); });
-    }
-    const int above = One::sum(__popc(of_row.above));
-    if (crowded && above < k && Compared(order).is_bound(bound)) {
-      of_row.equals = chosen & ~of_row.above;
-      found = true;
-    } else if (crowded && listed <= kRoom) {
-      of_row.above = chosen;
-      found = true;
-    }
-    if (__any_sync(~0u, !found)) {
-      const Chosen by_keys = choose_by_keys<kLanes, kElements>(input, cols, order, k, kRoom, present);
-      if (!found) of_row = by_keys;
-    }
-    chosen = of_row.above;
-    so_far = sum_so_far<kLanes>(__popc(chosen));
-    listed = One::from(so_far, kLanes - 1);
-    uint16_t* const equals = list.indices + listed;
-    const int of_equals = visit_lowest<kLanes, Share>(of_row.equals, k - listed, [&](int place, int i) {
-      equals[place] = static_cast<uint16_t>(share.index(i));
-    });
-    __syncwarp();  // they are listed
-    for (int place = One::member(); place < of_equals; place += kLanes) {
-      write(listed + place, input[equals[place]], equals[place]);
+  uint32_t chosen = 0;
+  int so_far = 0, listed = 0;
+  const auto count = [&](uint32_t elements) {
+    chosen = elements;
+    so_far = sum_so_far<kLanes>(__popc(elements));
+    listed = Team<kLanes>::from(so_far, kLanes - 1);
+  };
+  if (maxima == 0) {
+    count(elements_of_row(share, cols) & present);
+  } else {
+    const auto [bound, has_equals] = bound_of<kLanes, Compared>(share.number, maxima, k);
+    count(choose(share, [&, bound = bound](auto number) { return Compared::reaches(number, bound); }) &
+          present);
+    const bool crowded = has_equals || listed > tuning::one_warp_crowded(kRoom, kLanes, k);
+    if (__any_sync(~0u, crowded)) {
+      const Chosen of_row = choose_of_crowd<kLanes>(input, cols, order, share, present, k, kRoom, bound,
+                                                    crowded, chosen, listed);
+      count(of_row.above);
+      uint16_t* const equals = list.indices + listed;
+      const int of_equals = visit_lowest<kLanes, Share>(of_row.equals, k - listed, [&](int place, int i) {
+        equals[place] = static_cast<uint16_t>(share.index(i));
+      });
+      __syncwarp();  // they are listed
+      for (int place = Team<kLanes>::member(); place < of_equals; place += kLanes) {
+        write(listed + place, input[equals[place]], equals[place]);
+      }
     }
   }
 
@@ -441,7 +309,7 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
   __syncwarp();  // the list is whole
   const int most = kLanes == 32 ? listed : static_cast<int>(__reduce_max_sync(~0u, listed));
   const auto write_list = [&](auto items) {
-    write_ranked<kLanes, decltype(items)::value>(input, order, list, listed, write);
+    write_ranked<kLanes, decltype(items)::value>(input, order, list.keys, list.indices, listed, write);
   };
   if (most == 0) return;
   if (most <= kLanes) {

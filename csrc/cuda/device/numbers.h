@@ -55,6 +55,11 @@ inline constexpr int kLikelyPasses = 3;
 // The work of starting and ending a block, in tiles: clearing bins, adding them up, arriving.
 inline constexpr double kPassOverheadTiles = 3;
 
+// ---- Ranks of a list (list_ranks.cuh) ----
+
+// Equals that meet, and look at each other. Beyond, ranking all anew takes less.
+inline constexpr int kRanksMeeting = 8;
+
 // ---- Candidates stored before the passes (stored_candidates.cuh) ----
 
 // The first digit of candidates, of their own range, which is counted as they are stored: every block clears
