@@ -64,9 +64,15 @@ constexpr int64_t kMaxShortCols = 1024;
 constexpr int64_t kMaxShortK = 16;
 
 // Rows that select_tiny_rows takes: it compares each element with each other, vectors at a time, which is
-// cols^2 x bytes of work for elements of `bytes`. Up to here it is ahead, with AVX2 at any k.
+// cols^2 x bytes of work for elements of `bytes`. Up to here it is ahead, with AVX2 at any k; with more
+// winners than select_short_rows takes, further.
 constexpr int64_t kMaxTinyWork = 2304;
-constexpr int64_t kMaxTinyCols = 48;  // of one byte
+constexpr int64_t kMaxTinyWorkOfMany = 64 * 64 * 4;
+constexpr int64_t kMaxTinyCols = 64;
+constexpr bool is_tiny(int64_t cols, int64_t k, int64_t bytes) {
+  const int64_t most_work = k <= kMaxShortK ? kMaxTinyWork : kMaxTinyWorkOfMany;
+  return cols <= kMaxTinyCols && cols * cols * bytes <= most_work;
+}
 
 // A panel holds elements of a batch whose rows are not dense. It stays in the second-level cache.
 constexpr int64_t kPanelBytes = 256 * 1024;
@@ -86,7 +92,7 @@ struct Kernel {
   //
   // Copies rows with k = cols, in the order of their elements.
   void (*copy_rows)(const Batch& batch, const Output& output);
-  // Writes the best k of rows with cols^2 x bytes <= kMaxTinyWork.
+  // Writes the best k of rows that are tiny.
   void (*select_tiny_rows)(const Order& order, const Batch& batch, const Output& output);
   // Collects, from [begin, end) of each row, candidates that contain its min(k, end - begin) best, in the
   // order of their indices. counts[i x counts_pitch] becomes the number of row i.

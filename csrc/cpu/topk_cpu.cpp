@@ -42,6 +42,9 @@ constexpr int64_t kKeptKeysPerWinner = 6;
 // serve too few of them.
 constexpr int64_t kMinPanelRows = 16;
 
+// Positions that are copied at a time: they stay in the first-level cache.
+constexpr int64_t kCopiedPositions = 2048;
+
 // What the candidates of columns may take; with a large k fewer columns are read together.
 constexpr int64_t kMaxColumnsBytes = int64_t{32} << 20;
 
@@ -90,7 +93,7 @@ bool is_wide(int64_t key_bytes, int64_t cols) {
 Way choose_way(const Problem& problem, bool dense, int64_t key_bytes) {
   const int64_t cols = problem.cols;
   if (problem.k == cols && (!problem.sorted || cols == 1)) return Way::kCopy;
-  if (cols <= kMaxTinyCols && cols * cols * key_bytes <= kMaxTinyWork) return Way::kTiny;
+  if (is_tiny(cols, problem.k, key_bytes)) return Way::kTiny;
   if (cols <= kMaxShortCols && problem.k <= kMaxShortK) return Way::kShort;
   return dense || cols * key_bytes * kMinPanelRows <= kPanelBytes ? Way::kLong : Way::kColumns;
 }
@@ -250,6 +253,37 @@ void do_batch(const Call<Order>& call, Batch& batch, const Scratch& scratch, int
   }
 }
 
+// Whether rows lie side by side, as those of the outputs do.
+bool lie_together(const Layout& layout, int64_t cols) {
+  return layout.col_stride == 1 && layout.inner == 1 &&
+         (layout.dims == 0 || (layout.dims == 1 && layout.strides[0] == cols));
+}
+
+template <class Index>
+void write_positions(Index* indices, int64_t rows, int64_t cols) {
+  for (int64_t j = 0; j < cols; ++j) indices[j] = static_cast<Index>(j);
+  const int64_t total = rows * cols, most = cols * std::max<int64_t>(kCopiedPositions / cols, 1);
+  for (int64_t done = cols; done < total;) {
+    const int64_t more = std::min({done, most, total - done});
+    std::memcpy(indices + done, indices, more * sizeof(Index));
+    done += more;
+  }
+}
+
+// All of rows that lie together, in the order of their elements.
+template <class Order>
+void copy_together(const Call<Order>& call, int64_t first_row, int64_t rows) {
+  using Bits = typename Order::Bits;
+  const int64_t cols = call.problem.cols, first = first_row * cols;
+  std::memcpy(static_cast<Bits*>(call.output.values) + first,
+              static_cast<const Bits*>(call.buffers.input) + first, rows * cols * sizeof(Bits));
+  if (call.output.wide_indices) {
+    write_positions(static_cast<int64_t*>(call.output.indices) + first, rows, cols);
+  } else {
+    write_positions(static_cast<int32_t*>(call.output.indices) + first, rows, cols);
+  }
+}
+
 template <class Order>
 void take_batches(Call<Order>& call, int64_t worker) {
   const Scratch scratch = call.scratch(worker, call.lists(worker));
@@ -258,11 +292,17 @@ void take_batches(Call<Order>& call, int64_t worker) {
   const int64_t batch_rows = call.plan.batch_rows;
   const int64_t batches = divide_up(rows, batch_rows);
   const int64_t grab = batch_rows * (workers == 1 ? batches : divide_up(batches, workers * kGrabsPerWorker));
+  const bool copies =
+      call.plan.way == Way::kCopy && !call.problem.last_alone && lie_together(call.layout, call.problem.cols);
   Batch batch;
   for (;;) {
     const int64_t begin = call.next_row.fetch_add(grab, std::memory_order_relaxed);
     if (begin >= rows) return;
     const int64_t end = std::min(begin + grab, rows);
+    if (copies) {
+      copy_together(call, begin, end - begin);
+      continue;
+    }
     RowWalker walker(call.layout, call.problem.k, begin);
     for (int64_t row = begin; row < end; row += batch_rows) {
       call.fill(batch, walker, std::min(batch_rows, end - row));

@@ -76,7 +76,7 @@ def test_a_row_whose_best_lie_where_a_sample_would_look(group, dtype):
 
 @DTYPES
 def test_every_k_of_a_short_row_gives_the_oracles_answer(dtype):
-    for cols in (1, 2, 5, 33):
+    for cols in (1, 2, 5, 33, 64):
         tensor = inputs.make("few_distinct", 2, cols, dtype, seed=cols)
         for k, flags in itertools.product(range(cols + 1), FLAGS):
             check(tensor, k, **flags)
@@ -322,6 +322,21 @@ def test_int32_indices_are_the_same_indices(dtype):
     tensor = inputs.make("normal", 4, 500, dtype)
     for flags in FLAGS:
         check(tensor, 20, index_dtype=torch.int32, **flags)
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.uint8, torch.bfloat16, torch.float32, torch.int64], ids=oracle.name_of
+)
+@pytest.mark.parametrize(("rows", "cols"), [(5000, 1), (70_000, 1), (701, 3), (3, 2049), (2, 70_000)])
+def test_all_of_rows_in_any_order_is_a_copy_wherever_they_lie(rows, cols, dtype):
+    together = inputs.make("normal", rows, cols, dtype)
+    apart = inputs.make("normal", rows, cols + 3, dtype)[:, 1 : 1 + cols]
+    turned = inputs.make("normal", cols, rows, dtype).T
+    for tensor in (together, apart, turned, together[::2], together.view(rows, cols, 1)[..., 0]):
+        for index_dtype in (torch.int64, torch.int32):
+            values, indices = topk(tensor, cols, sorted=False, index_dtype=index_dtype)
+            assert torch.equal(oracle.as_ints(values), oracle.as_ints(tensor.contiguous()))
+            assert torch.equal(indices, torch.arange(cols, dtype=index_dtype).expand(tensor.shape))
 
 
 # Outputs and calls.

@@ -301,7 +301,7 @@ def test_lanes_that_share_a_row_hold_it_and_twice_as_many_maxima_as_winners(dtyp
         lanes, elements = map(int, re.findall(r"\d+", text)[:2])
         assert lanes * elements >= cols and elements * dtype.itemsize >= 16
         if "the row is listed whole" in text:
-            assert (cols, k) == (64, 64)
+            assert cols <= lanes * (8 if lanes == 32 else 4) and 2 * k > cols
             continue
         maxima = int(re.findall(r"\d+", text)[2])
         assert maxima <= elements and lanes * maxima >= 2 * k
@@ -312,7 +312,7 @@ def test_a_warp_takes_all_of_a_row_that_its_list_has_room_for():
         text = text_of("bitonic.one_warp", meta(1000, cols), cols)
         assert f"{lanes} lanes a row" in text and "the row is listed whole" in text
     assert "2 maxima a lane" in text_of("bitonic.one_warp", meta(1000, 16), 8)
-    assert "4 maxima a lane" in text_of("bitonic.one_warp", meta(1000, 16), 16)
+    assert "the row is listed whole" in text_of("bitonic.one_warp", meta(1000, 16), 9)
     assert bitonic_forms(257, 256) == {"many_blocks"}
 
 

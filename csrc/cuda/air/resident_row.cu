@@ -7,10 +7,9 @@
 //   2. What reaches the bound is listed. Where many are equals of it, what is above it is, and equals, of the
 //      lowest indices, are written behind that. Where more are above it than there is room for, the bound is
 //      raised, from number to number.
-//   3. The list is put in order, and its k best are written: by one warp, where it is short
-//      (device/list_ranks.cuh). Else each element is brought to its bin of the range from the bound to the
-//      greatest, and ranked among those that are there. Equal keys go to bins by their places in the row,
-//      where the range has few.
+//   3. The list is put in order, and its k best are written: where it is short, each element is compared with
+//      all. Else each is brought to its bin of the range from the bound to the greatest, and ranked among
+//      those that are there. Equal keys go to bins by their places in the row, where the range has few.
 // Elements are compared as floats or keys in registers (device/row_numbers.cuh), and ranked by keys and
 // indices.
 //
@@ -373,17 +372,45 @@ __device__ __noinline__ void write_by_warp(int listed, Order order,
                                            BlockMemory<typename Order::Bits, Index> memory,
                                            WriteWinner<typename Order::Bits> write) {
   auto* const keys = reinterpret_cast<typename Resident<typename Order::Bits>::Held*>(memory.values);
-  const auto write_list = [&](auto items) {
-    write_ranked<32, decltype(items)::value>(write.input, order, keys, memory.indices, listed, write);
-  };
-  static_assert(tuning::kAirResidentByWarp <= 4 * 32);
+  static_assert(tuning::kAirResidentByWarp <= 2 * 32);
   if (listed <= 32) {
-    write_list(std::integral_constant<int, 1>{});
-  } else if (listed <= 2 * 32) {
-    write_list(std::integral_constant<int, 2>{});
+    write_ranked<32, 1>(write.input, order, keys, memory.indices, listed, write);
   } else {
-    write_list(std::integral_constant<int, 4>{});
+    write_ranked<32, 2>(write.input, order, keys, memory.indices, listed, write);
   }
+}
+
+// The same for as many as the block has threads, each compared with all.
+template <class Order>
+__device__ __noinline__ void write_by_comparing(int listed, Order order,
+                                                BlockMemory<typename Order::Bits, Index> memory,
+                                                WriteWinner<typename Order::Bits> write) {
+  using Pack = EntryOf<typename Order::Bits, Index>;
+  using Entry = typename Pack::type;
+  struct alignas(16) Pair {
+    Entry first, second;
+  };
+  auto* const entries = reinterpret_cast<Entry*>(memory.counters);
+  const int own = static_cast<int>(threadIdx.x);
+  Entry entry = 0;
+  Index index = 0;
+  typename Order::Bits bits{};
+  if (own < listed) {
+    index = memory.indices[own];
+    bits = write.input[index];
+    entry = Pack::pack(order(bits), index);
+  }
+  if (own <= listed) entries[own] = entry;  // and one behind them, where there are as many threads
+  __syncthreads();                          // all are there
+  if (own >= listed) return;
+  int rank = 0;
+#pragma unroll 4
+  for (int i = 0; 2 * i < listed; ++i) {
+    const Pair pair = reinterpret_cast<const Pair*>(entries)[i];
+    rank += pair.first > entry;
+    rank += pair.second > entry;
+  }
+  write(rank, bits, index);
 }
 
 // A block's dynamic shared memory: what it sorts in, with room for keys in place of values.
@@ -588,7 +615,15 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   }
 
   // Step 3.
-  if (found.whole && listed > tuning::kAirResidentByWarp) {
+  if (found.whole && listed <= tuning::kAirResidentByWarp) {
+    if (threadIdx.x < 32) write_by_warp(listed, order, memory, write);
+    return;
+  }
+  if (found.whole && listed < min(tuning::kAirResidentCompared, threads)) {
+    write_by_comparing(listed, order, memory, write);
+    return;
+  }
+  if (found.whole) {
     const Word least = Compared::rank_key_of(found.bound), greatest = Compared::rank_key_of(found.greatest);
     const Compared numbers(order);
     constexpr int kItems = tuning::kAirResidentItems;
@@ -610,11 +645,7 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
       if (found.whole) listed = found.listed;
     }
   }
-  if (!found.whole || listed > tuning::kAirResidentByWarp) {
-    write_sorted(listed, input, params.cols, order, memory, shared, write);
-  } else if (threadIdx.x < 32) {
-    write_by_warp(listed, order, memory, write);
-  }
+  write_sorted(listed, input, params.cols, order, memory, shared, write);
 }
 
 template <class Order, int kElements, bool kCounts>

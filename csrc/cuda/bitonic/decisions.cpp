@@ -20,14 +20,18 @@ bool has_bound(const Problem& problem, const Shape& shape) {
   return problem.k <= shape.lanes * tuning::one_warp_most_k_per_lane(shape.lanes);
 }
 
+// Whether a list has room for the row.
+bool lists_row(const Problem& problem, const Shape& shape) {
+  return problem.cols <= shape.lanes * tuning::one_warp_list_per_lane(shape.lanes);
+}
+
 // The first shape that has room for a row, and for a list of what reaches the bound, or of the row; no lanes:
 // there is none.
 Shape shape_of(const Problem& problem) {
   for (const Shape& shape : kShapes) {
     const bool whole_vectors = shape.elements * dtype_bytes(problem.dtype) >= 16;
-    const bool has_room = problem.cols <= shape.lanes * tuning::one_warp_list_per_lane(shape.lanes);
     if (whole_vectors && problem.cols <= shape.lanes * shape.elements &&
-        (has_bound(problem, shape) || has_room)) {
+        (has_bound(problem, shape) || lists_row(problem, shape))) {
       return shape;
     }
   }
@@ -65,7 +69,8 @@ bool OneWarp::serves(const Problem& problem, const Device&) { return shape_of(pr
 OneWarp OneWarp::plan(const Problem& problem, const Device& device) {
   const Shape shape = shape_of(problem);
   OneWarp config{shape.lanes, shape.elements, 0, 0};
-  if (has_bound(problem, shape)) {
+  // Of more winners than half of the row, a bound would leave out few.
+  if (has_bound(problem, shape) && !(lists_row(problem, shape) && 2 * problem.k > problem.cols)) {
     config.maxima = 1;
     while (config.maxima < 8 && config.maxima * config.lanes < 2 * problem.k) config.maxima *= 2;
   }

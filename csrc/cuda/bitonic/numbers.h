@@ -26,6 +26,8 @@ constexpr int one_warp_crowded(int room, int lanes, int k) {
 }
 // So many equals behind the k-th of the maxima are more than random rows have, too.
 constexpr int one_warp_many_equals(int k) { return k / 4 + 2; }
+// Times that the bound of a row that crowds is raised to the next number, before its keys are bisected.
+inline constexpr int kOneWarpTurns = 2;
 // Blocks an SM that leave registers for the elements of a lane.
 constexpr int one_warp_blocks(int element_bytes, int elements) {
   return element_bytes == 8 ? 4 : elements == 32 ? 7 : 9;

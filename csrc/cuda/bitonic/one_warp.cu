@@ -115,11 +115,10 @@ struct Chosen {
 };
 
 // For rows that crowd. Bisects the range of keys until k to `room` elements are above one, or the k-th best
-// is found. `present`: a bit for each element that may be listed; `reaching`: for k or more of them that are
-// better than all others, or for none. The row is loaded anew, as keys.
+// is found. `present`: a bit for each element that may be listed. The row is loaded anew, as keys.
 template <int kLanes, int kElements, class Order>
 __device__ __noinline__ Chosen choose_by_keys(const typename Order::Bits* input, int cols, Order order, int k,
-                                              int room, uint32_t present, uint32_t reaching) {
+                                              int room, uint32_t present) {
   using Share = RowShare<Order, kElements>;
   using Held = typename Share::Held;
   using One = Team<kLanes>;
@@ -135,18 +134,13 @@ __device__ __noinline__ Chosen choose_by_keys(const typename Order::Bits* input,
     for (int i = 0; i < kElements; ++i) own += share.held[i] > key;
     return One::sum(own);
   };
-  Held high = 0, worse = 0;  // the complement of the least
+  // k elements or more reach `low`, fewer are above `high`.
+  Held low = 0, high = share.held[0];
 #pragma unroll
-  for (int i = 0; i < kElements; ++i) {
-    high = max(high, share.held[i]);
-    if (reaching >> i & 1) worse = max(worse, static_cast<Held>(~share.held[i]));
-  }
-  // k elements or more reach `low`, fewer are above `high`. Of few values, it is the k-th best.
+  for (int i = 1; i < kElements; ++i) high = max(high, share.held[i]);
   high = One::greatest(high);
-  worse = One::greatest(worse);
-  Held low = worse == 0 ? 0 : static_cast<Held>(~worse);
   bool has_room = false, done = false;
-  Held probe = low;
+  Held probe = low;  // the first one finds a k-th best that is the worst there is
   while (__any_sync(~0u, !done)) {
     const int above = count_above(probe);
     if (!done) {
@@ -241,12 +235,33 @@ __device__ __forceinline__ Chosen choose_of_crowd(const typename Order::Bits* in
                                                   int k, int room, Number bound, bool crowded,
                                                   uint32_t reaching, int listed) {
   using Compared = Numbers<Order>;
+  using One = Team<kLanes>;
   Chosen chosen{reaching, 0};
-  bool found = !crowded;
-  if (crowded) {
-    chosen.above = choose(share, [&](Number number) { return Compared::is_above(number, bound); }) & present;
+  int above = 0;
+#pragma unroll 1
+  for (int turn = 0;; ++turn) {
+    if (crowded) {
+      chosen.above =
+          choose(share, [&](Number number) { return Compared::is_above(number, bound); }) & present;
+    }
+    above = One::sum(__popc(chosen.above));
+    // Of few values, the next one may be the k-th best.
+    const bool raises = crowded && above >= k && listed > room;
+    if (turn == tuning::kOneWarpTurns || !__any_sync(~0u, raises)) break;
+    Number next = Compared::beyond();
+#pragma unroll
+    for (int i = 0; i < Share::kElements; ++i) {
+      if (chosen.above >> i & 1) next = Compared::lesser(next, share.number[i]);
+    }
+#pragma unroll
+    for (int step = kLanes / 2; step > 0; step /= 2) next = Compared::lesser(next, shuffle_xor(next, step));
+    if (raises) {
+      bound = next;
+      reaching = chosen.above;
+      listed = above;
+    }
   }
-  const int above = Team<kLanes>::sum(__popc(chosen.above));
+  bool found = !crowded;
   if (crowded && above < k && Compared(order).is_bound(bound)) {
     chosen.equals = reaching & ~chosen.above;
     found = true;
@@ -255,8 +270,7 @@ __device__ __forceinline__ Chosen choose_of_crowd(const typename Order::Bits* in
     found = true;
   }
   if (__any_sync(~0u, !found)) {
-    const Chosen by_keys = choose_by_keys<kLanes, Share::kElements>(input, cols, order, k, room, present,
-                                                                    above >= k ? chosen.above : 0);
+    const Chosen by_keys = choose_by_keys<kLanes, Share::kElements>(input, cols, order, k, room, present);
     if (!found) chosen = by_keys;
   }
   return chosen;

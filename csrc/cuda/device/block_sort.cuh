@@ -65,23 +65,20 @@ struct DigitBins {
 };
 
 // The same by equal parts of the range of values, for floats of both signs: most of the keys between two such
-// are those of numbers near zero. Equal values of 2 bytes are many, and few bins have one of their own: each
-// is spread, by index, over the bins up to the next value's.
+// are those of numbers near zero.
 template <class Word>
 struct ValueBins {
-  float scale;        // bins of a range of one; 0: no such bins
-  float index_scale;  // from an index's distance to its part of all indices; 0: values are not spread
+  float scale;  // bins of a range of one; 0: no such bins
   float greatest;
   uint32_t last;
   Word zero;  // the key of zero
   bool is_half, is_bfloat16;
 
-  template <class Order, class Index>
-  __device__ static ValueBins over(const Order& order, const EntryRange<Word, Index>& range, int bins) {
+  template <class Order>
+  __device__ static ValueBins over(const Order& order, Word greatest, Word least, int bins) {
     using Bits = typename Order::Bits;
     ValueBins result{};
     if constexpr (Order::kFloating && sizeof(Bits) > 1) {
-      const Word greatest = range.greatest, least = range.least;
       result.zero = order(Bits{0});
       if (least >= result.zero || greatest <= result.zero) return result;
       result.last = static_cast<uint32_t>(bins - 1);
@@ -91,7 +88,6 @@ struct ValueBins {
       const float scale = static_cast<float>(bins) / (result.greatest - result.value(least));
       // Neither of a range that is infinite or has a NaN at its end, nor infinite itself.
       if (scale > 0 && scale <= __uint_as_float(0x7F7FFFFF)) result.scale = scale;
-      if (sizeof(Bits) == 2) result.index_scale = __uint_as_float((127u - range.index_bits) << 23);
     }
     return result;
   }
@@ -110,15 +106,8 @@ struct ValueBins {
     }
     return is_below ? -magnitude : magnitude;
   }
-  template <class Index>
-  __device__ uint32_t of(Word key, Index index_distance) const {
-    const auto place_of = [&](Word any) { return (greatest - value(any)) * scale; };
-    float place = place_of(key);
-    if (index_scale > 0) {
-      const float next = place_of(static_cast<Word>(key - 1));  // infinite, perhaps, where none is
-      place = fminf(place + (next - place) * (static_cast<float>(index_distance) * index_scale), next);
-    }
-    return static_cast<uint32_t>(fminf(place, static_cast<float>(last)));
+  __device__ uint32_t of(Word key) const {
+    return min(static_cast<uint32_t>((greatest - value(key)) * scale), last);
   }
 };
 
@@ -129,10 +118,11 @@ struct RangeBins {
 
   template <class Order>
   __device__ static RangeBins over(const Order& order, const EntryRange<Word, Index>& range, int bins) {
-    return {DigitBins<Word, Index>::over(range, bins), ValueBins<Word>::over(order, range, bins)};
+    return {DigitBins<Word, Index>::over(range, bins),
+            ValueBins<Word>::over(order, range.greatest, range.least, bins)};
   }
   __device__ uint32_t of(Word key, Index index) const {
-    return values.scale > 0 ? values.of(key, digits.range.index_distance(index)) : digits.of(key, index);
+    return values.scale > 0 ? values.of(key) : digits.of(key, index);
   }
 };
 

@@ -121,34 +121,42 @@ __device__ __forceinline__ void write_ranked(const typename Order::Bits* input, 
   Key keys[kItems];
   uint32_t indices[kItems];
   int ranks[kItems];
+  const auto is_listed = [&](int e) { return member + e * kLanes < listed; };
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
-    const bool is_there = member + e * kLanes < listed;
-    indices[e] = is_there ? list[member + e * kLanes] : 0;
-    bits[e] = is_there ? input[indices[e]] : Bits{0};
-    keys[e] = is_there ? Resident<Bits>::held(order(bits[e]), indices[e]) : 0;
+    indices[e] = is_listed(e) ? list[member + e * kLanes] : 0;
+    bits[e] = is_listed(e) ? input[indices[e]] : Bits{0};
+    keys[e] = is_listed(e) ? Resident<Bits>::held(order(bits[e]), indices[e]) : 0;
   }
-  bool distinct = Resident<Bits>::kDistinct;
-  for (;;) {
-    rank_keys<kLanes>(keys, listed, keys_of_list, ranks);
-    if (distinct) break;
+  rank_keys<kLanes>(keys, listed, keys_of_list, ranks);
+  if constexpr (!Resident<Bits>::kDistinct) {
     // Without equals, ranks are 0 to listed - 1.
     int sum = 0;
 #pragma unroll
-    for (int e = 0; e < kItems; ++e) sum += member + e * kLanes < listed ? ranks[e] : 0;
-    if (!__any_sync(~0u, Team<kLanes>::sum(sum) != listed * (listed - 1) / 2)) break;
-    if (separate_equals<kLanes>(listed, indices, ranks, reinterpret_cast<uint32_t*>(keys_of_list), list)) {
-      break;
-    }
+    for (int e = 0; e < kItems; ++e) sum += is_listed(e) ? ranks[e] : 0;
+    const int pairs = listed * (listed - 1) / 2 - Team<kLanes>::sum(sum);  // of equals
+    const bool few = !__any_sync(~0u, pairs > listed);
+    if (__any_sync(~0u, pairs > 0) &&
+        !(few &&
+          separate_equals<kLanes>(listed, indices, ranks, reinterpret_cast<uint32_t*>(keys_of_list), list))) {
+      uint32_t places[kItems];
 #pragma unroll
-    for (int e = 0; e < kItems; ++e) {
-      if (member + e * kLanes < listed) keys[e] = ~(static_cast<Key>(ranks[e]) << 16 | indices[e]);
+      for (int e = 0; e < kItems; ++e) {
+        places[e] = is_listed(e) ? ~(static_cast<uint32_t>(ranks[e]) << 16 | indices[e]) : 0;
+      }
+      sort_lanes<kLanes>(places);
+#pragma unroll
+      for (int e = 0; e < kItems; ++e) {
+        const int rank = member * kItems + e;
+        const uint32_t index = ~places[e] & 0xFFFF;
+        if (rank < listed) write(rank, input[index], index);
+      }
+      return;
     }
-    distinct = true;
   }
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
-    if (member + e * kLanes < listed) write(ranks[e], bits[e], indices[e]);
+    if (is_listed(e)) write(ranks[e], bits[e], indices[e]);
   }
 }
 

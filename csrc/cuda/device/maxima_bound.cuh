@@ -163,6 +163,18 @@ __device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank
     if (shift == 0 || reaching <= rank + slack) return {low, span.greatest, reaching};
     width = (Word{1} << shift) - 1;
     above = reaching - of_bin;
+    if (of_bin <= rank / 2) continue;
+    // So many are few values, or one.
+    KeySpan<Word> of_bins_keys{static_cast<Word>(~Word{0}), 0};
+    each([&](Word key) {
+      if (low <= key && key - low <= width) {
+        of_bins_keys = {min(of_bins_keys.least, key), max(of_bins_keys.greatest, key)};
+      }
+    });
+    of_bins_keys = of_bins_keys.over_block(of_warps);
+    low = of_bins_keys.least;
+    width = of_bins_keys.greatest - low;
+    if (width == 0) return {low, span.greatest, reaching};
   }
 }
 
