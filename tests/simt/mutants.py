@@ -68,6 +68,7 @@ SAMPLE = (
     "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
 )
 RESIDENT = (
+    "float32 normal 3x4000 k=60 form=air.resident_row sm_count=2",
     "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
     "float32 normal 3x3000 k=300 form=air.resident_row sm_count=2",
     "float32 normal 3x3000 k=600 form=air.resident_row sm_count=2",
@@ -336,6 +337,8 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // all warps have a bound", ";", RESIDENT),
     Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
     Mutant("air/resident_row.cu", "__syncthreads();  // they are listed", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all are in order", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "better + (run[better] > entry)", "better", RESIDENT),
     Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT),
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT, which=2),
@@ -358,6 +361,8 @@ MUTANTS = (
     Mutant("device/list_ranks.cuh", "__syncwarp();  // all counts are zero", ";", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "share.index(i) < cols", "true", ONE_WARP),
     Mutant("device/list_ranks.cuh", "__syncwarp();  // all have met", ";", ONE_WARP),
+    Mutant("device/list_ranks.cuh", "__syncwarp();  // the list has been read", ";", ONE_WARP),
+    Mutant("device/list_ranks.cuh", "__syncwarp();  // it is in order", ";", ONE_WARP),
     Mutant("device/list_ranks.cuh", "others[i] < indices[e]", "others[i] > indices[e]", ONE_WARP),
     Mutant("device/list_ranks.cuh", "(ranks[e]) << 16 | indices[e]", "(ranks[e]) << 16", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // they are listed", ";", ONE_WARP),

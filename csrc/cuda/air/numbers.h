@@ -77,10 +77,8 @@ inline constexpr int kAirResidentTurns = 8;
 inline constexpr int kAirResidentFewTurns = 2;  // where the list might be sorted instead
 // Bins of a digit, which one warp searches.
 inline constexpr int kAirResidentDigitBits = 9;
-// Entries that one warp puts in order, while a block would wait for itself.
-inline constexpr int kAirResidentByWarp = 64;
-// And that are compared each with all, by a thread each: the barriers of bins take longer.
-inline constexpr int kAirResidentCompared = 128;
+// Entries that warps put in order in runs of 32, which takes two barriers, where bins take five.
+inline constexpr int kAirResidentInRuns = 128;
 // Equals of the bound are listed with the rest where that makes no more than twice k entries and so many.
 inline constexpr int kAirResidentBeyond = 64;
 

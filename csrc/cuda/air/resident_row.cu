@@ -7,9 +7,9 @@
 //   2. What reaches the bound is listed. Where many are equals of it, what is above it is, and equals, of the
 //      lowest indices, are written behind that. Where more are above it than there is room for, the bound is
 //      raised, from number to number.
-//   3. The list is put in order, and its k best are written: where it is short, each element is compared with
-//      all. Else each is brought to its bin of the range from the bound to the greatest, and ranked among
-//      those that are there. Equal keys go to bins by their places in the row, where the range has few.
+//   3. The list is put in order, and its k best are written: where it is short, from runs that warps put in
+//      order. Else each element is brought to its bin of the range from the bound to the greatest, and ranked
+//      among those that are there. Equal keys go to bins by their places in the row, where the range has few.
 // Elements are compared as floats or keys in registers (device/row_numbers.cuh), and ranked by keys and
 // indices.
 //
@@ -29,7 +29,6 @@
 #include "cuda/device/equals.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/launch.h"
-#include "cuda/device/list_ranks.cuh"
 #include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/range_bins.cuh"
@@ -366,51 +365,56 @@ __device__ __noinline__ int list_by_digits(const Params<typename Order::Bits>& p
   return listed;
 }
 
-// Step 3 for few, by one warp.
+// What stands for an element in a list, the greater, the better: no two are equal, and 0 stands for none.
+template <class Bits>
+struct Listed {
+  using Pack = EntryOf<Bits, Index>;
+  static constexpr bool kNarrow = Resident<Bits>::kDistinct;
+  using Entry = std::conditional_t<kNarrow, typename Resident<Bits>::Held, typename Pack::type>;
+
+  __device__ static Entry entry(Bits key, Index index) {
+    if constexpr (kNarrow) return Resident<Bits>::held(key, index);
+    return Pack::pack(key, index);
+  }
+  __device__ static Index index(Entry entry) {
+    if constexpr (kNarrow) return Resident<Bits>::index(entry);
+    return Pack::index(entry);
+  }
+};
+
+// Step 3 for few, no more than threads: each warp puts 32 in order, and looks up in each other warp's 32 how
+// many are better.
 template <class Order>
-__device__ __noinline__ void write_by_warp(int listed, Order order,
+__device__ __noinline__ void write_in_runs(int listed, Order order,
                                            BlockMemory<typename Order::Bits, Index> memory,
                                            WriteWinner<typename Order::Bits> write) {
-  auto* const keys = reinterpret_cast<typename Resident<typename Order::Bits>::Held*>(memory.values);
-  static_assert(tuning::kAirResidentByWarp <= 2 * 32);
-  if (listed <= 32) {
-    write_ranked<32, 1>(write.input, order, keys, memory.indices, listed, write);
-  } else {
-    write_ranked<32, 2>(write.input, order, keys, memory.indices, listed, write);
+  using Of = Listed<typename Order::Bits>;
+  using Entry = typename Of::Entry;
+  auto* const all = reinterpret_cast<Entry*>(memory.counters);
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int runs = (listed + 31) / 32;
+  Entry own[1] = {};
+  if (thread < listed) {
+    const Index index = memory.indices[thread];
+    own[0] = Of::entry(order(write.input[index]), index);
   }
-}
-
-// The same for as many as the block has threads, each compared with all.
-template <class Order>
-__device__ __noinline__ void write_by_comparing(int listed, Order order,
-                                                BlockMemory<typename Order::Bits, Index> memory,
-                                                WriteWinner<typename Order::Bits> write) {
-  using Pack = EntryOf<typename Order::Bits, Index>;
-  using Entry = typename Pack::type;
-  struct alignas(16) Pair {
-    Entry first, second;
-  };
-  auto* const entries = reinterpret_cast<Entry*>(memory.counters);
-  const int own = static_cast<int>(threadIdx.x);
-  Entry entry = 0;
-  Index index = 0;
-  typename Order::Bits bits{};
-  if (own < listed) {
-    index = memory.indices[own];
-    bits = write.input[index];
-    entry = Pack::pack(order(bits), index);
+  if (warp < runs) {
+    sort_warp</*kDescending=*/true>(own);
+    all[thread] = own[0];
   }
-  if (own <= listed) entries[own] = entry;  // and one behind them, where there are as many threads
-  __syncthreads();                          // all are there
-  if (own >= listed) return;
-  int rank = 0;
-#pragma unroll 4
-  for (int i = 0; 2 * i < listed; ++i) {
-    const Pair pair = reinterpret_cast<const Pair*>(entries)[i];
-    rank += pair.first > entry;
-    rank += pair.second > entry;
+  __syncthreads();  // all are in order
+  const Entry entry = own[0];
+  if (entry == 0) return;
+  int rank = lane;
+  for (int other = 0; other < runs; ++other) {
+    if (other == warp) continue;
+    const Entry* const run = all + 32 * other;
+    int better = 0;
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) better += run[better + step - 1] > entry ? step : 0;
+    rank += better + (run[better] > entry);
   }
-  write(rank, bits, index);
+  write(rank, Of::index(entry));
 }
 
 // A block's dynamic shared memory: what it sorts in, with room for keys in place of values.
@@ -615,12 +619,8 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   }
 
   // Step 3.
-  if (found.whole && listed <= tuning::kAirResidentByWarp) {
-    if (threadIdx.x < 32) write_by_warp(listed, order, memory, write);
-    return;
-  }
-  if (found.whole && listed < min(tuning::kAirResidentCompared, threads)) {
-    write_by_comparing(listed, order, memory, write);
+  if (found.whole && listed <= min(tuning::kAirResidentInRuns, threads)) {
+    write_in_runs(listed, order, memory, write);
     return;
   }
   if (found.whole) {

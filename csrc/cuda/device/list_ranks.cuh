@@ -145,11 +145,16 @@ __device__ __forceinline__ void write_ranked(const typename Order::Bits* input, 
         places[e] = is_listed(e) ? ~(static_cast<uint32_t>(ranks[e]) << 16 | indices[e]) : 0;
       }
       sort_lanes<kLanes>(places);
+      __syncwarp();  // the list has been read
 #pragma unroll
       for (int e = 0; e < kItems; ++e) {
-        const int rank = member * kItems + e;
-        const uint32_t index = ~places[e] & 0xFFFF;
-        if (rank < listed) write(rank, input[index], index);
+        if (member * kItems + e < listed) list[member * kItems + e] = static_cast<Index>(~places[e] & 0xFFFF);
+      }
+      __syncwarp();  // it is in order
+#pragma unroll
+      for (int e = 0; e < kItems; ++e) {
+        const int rank = member + e * kLanes;
+        if (rank < listed) write(rank, input[list[rank]], list[rank]);
       }
       return;
     }
