@@ -69,9 +69,9 @@ constexpr int64_t kMaxShortK = 16;
 constexpr int64_t kMaxTinyWork = 2304;
 constexpr int64_t kMaxTinyWorkOfMany = 64 * 64 * 4;
 constexpr int64_t kMaxTinyCols = 64;
-constexpr bool is_tiny(int64_t cols, int64_t k, int64_t bytes) {
-  const int64_t most_work = k <= kMaxShortK ? kMaxTinyWork : kMaxTinyWorkOfMany;
-  return cols <= kMaxTinyCols && cols * cols * bytes <= most_work;
+constexpr bool are_tiny(int64_t rows, int64_t cols, int64_t k, int64_t bytes) {
+  const bool of_many = k > kMaxShortK && rows * bytes >= 64;
+  return cols <= kMaxTinyCols && cols * cols * bytes <= (of_many ? kMaxTinyWorkOfMany : kMaxTinyWork);
 }
 
 // A panel holds elements of a batch whose rows are not dense. It stays in the second-level cache.

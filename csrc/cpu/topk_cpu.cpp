@@ -93,7 +93,7 @@ bool is_wide(int64_t key_bytes, int64_t cols) {
 Way choose_way(const Problem& problem, bool dense, int64_t key_bytes) {
   const int64_t cols = problem.cols;
   if (problem.k == cols && (!problem.sorted || cols == 1)) return Way::kCopy;
-  if (is_tiny(cols, problem.k, key_bytes)) return Way::kTiny;
+  if (are_tiny(problem.rows, cols, problem.k, key_bytes)) return Way::kTiny;
   if (cols <= kMaxShortCols && problem.k <= kMaxShortK) return Way::kShort;
   return dense || cols * key_bytes * kMinPanelRows <= kPanelBytes ? Way::kLong : Way::kColumns;
 }

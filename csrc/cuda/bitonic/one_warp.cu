@@ -297,6 +297,15 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
     so_far = sum_so_far<kLanes>(__popc(elements));
     listed = Team<kLanes>::from(so_far, kLanes - 1);
   };
+  if (maxima == 0 && !__any_sync(~0u, present != kAllPresent)) {
+    const int most = kLanes == 32 ? cols : static_cast<int>(__reduce_max_sync(~0u, cols));
+    if (most <= 2 * kLanes) {
+      write_row_ranked<kLanes, 2>(input, order, list.keys, cols, write);
+    } else {
+      write_row_ranked<kLanes, kPerLane>(input, order, list.keys, cols, write);
+    }
+    return;
+  }
   if (maxima == 0) {
     count(elements_of_row(share, cols) & present);
   } else {

@@ -1,7 +1,7 @@
-// Ranks of the elements that a team of lanes has listed: by counting those that are better, or, where a lane
-// has several, by a search among their keys, which a bitonic network sorts. Equals, as the sum of all ranks
-// shows, meet at their rank, and go by their indices; or, where many are, all are ranked anew, by rank and
-// index.
+// Ranks of the elements that a team of lanes has listed, or of all of its row: by counting those that are
+// better, or, where a lane has several, by a search among their keys, which a bitonic network sorts. Equals,
+// as the sum of all ranks shows, meet at their rank, and go by their indices; or, where many are, all are
+// ranked anew, by rank and index.
 #pragma once
 
 #include <cstdint>
@@ -162,6 +162,63 @@ __device__ __forceinline__ void write_ranked(const typename Order::Bits* input, 
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (is_listed(e)) write(ranks[e], bits[e], indices[e]);
+  }
+}
+
+// The same of all elements of a row, no more than kItems a lane: they are in order of their indices, so
+// equals are told apart by how many come before.
+template <int kLanes, int kItems, class Order, class Write>
+__device__ __forceinline__ void write_row_ranked(const typename Order::Bits* input, const Order& order,
+                                                 typename Resident<typename Order::Bits>::Held* keys_of_row,
+                                                 int cols, Write&& write) {
+  using Bits = typename Order::Bits;
+  using Key = typename Resident<Bits>::Held;
+  const int member = Team<kLanes>::member();
+  const auto index_of = [&](int e) { return member + e * kLanes; };
+  Key keys[kItems];
+  int ranks[kItems];
+  int sum = 0;
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    keys[e] = index_of(e) < cols
+                  ? Resident<Bits>::held(order(input[index_of(e)]), static_cast<uint32_t>(index_of(e)))
+                  : 0;
+  }
+  rank_keys<kLanes>(keys, cols, keys_of_row, ranks);
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) sum += index_of(e) < cols ? ranks[e] : 0;
+  if (!Resident<Bits>::kDistinct && __any_sync(~0u, Team<kLanes>::sum(sum) != cols * (cols - 1) / 2)) {
+    // Of each rank, so far.
+    auto* const met = reinterpret_cast<uint32_t*>(keys_of_row);
+    __syncwarp();  // the keys have been read
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) met[index_of(e)] = 0;
+    const unsigned lane = threadIdx.x % 32;
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      const bool is_there = index_of(e) < cols;
+      __syncwarp();  // counts are of all items before
+      const unsigned equals =
+          __match_any_sync(~0u, is_there ? Team<kLanes>::first_lane() << 16 | ranks[e] : -1);
+      const unsigned lower = equals & ((1u << lane) - 1);
+      const uint32_t before = is_there ? met[ranks[e]] : 0;
+      __syncwarp();  // they have been read
+      if (is_there && lower == 0) met[ranks[e]] = before + __popc(equals);
+      ranks[e] += static_cast<int>(before) + __popc(lower);
+    }
+  }
+  // By way of shared memory, so that lines of the outputs are written whole.
+  auto* const indices = reinterpret_cast<uint32_t*>(keys_of_row);
+  __syncwarp();  // keys and counts have been read
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (index_of(e) < cols) indices[ranks[e]] = static_cast<uint32_t>(index_of(e));
+  }
+  __syncwarp();  // the row is in order
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    const int rank = index_of(e);
+    if (rank < cols) write(rank, input[indices[rank]], indices[rank]);
   }
 }
 
