@@ -338,7 +338,7 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
     Mutant("air/resident_row.cu", "__syncthreads();  // they are listed", ";", RESIDENT),
     Mutant("air/resident_row.cu", "__syncthreads();  // all are in order", ";", RESIDENT),
-    Mutant("air/resident_row.cu", "better[o] + (run[o][better[o]] > entry)", "better[o]", RESIDENT),
+    Mutant("air/resident_row.cu", "better + (run[better] > entry)", "better", RESIDENT),
     Mutant("air/resident_row.cu", "(list[other] < index)", "(list[other] > index)", RESIDENT),
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT),
     Mutant("air/resident_row.cu", "rank < k", "rank + 1 < k", RESIDENT, which=2),

@@ -405,26 +405,14 @@ __device__ __noinline__ void write_in_runs(int listed, Order order,
   __syncthreads();  // all are in order
   const Entry entry = own[0];
   if (entry == 0) return;
-  // The searches side by side, as each is a chain of loads.
-  constexpr int kOthers = tuning::kAirResidentInRuns / 32 - 1;
-  const Entry* run[kOthers];
-  int better[kOthers] = {};
-#pragma unroll
-  for (int o = 0; o < kOthers; ++o) {
-    const int other = warp + 1 + o;
-    run[o] = all + 32 * (other < runs ? other : other - runs);
-  }
-#pragma unroll
-  for (int step = 16; step > 0; step /= 2) {
-#pragma unroll
-    for (int o = 0; o < kOthers; ++o) {
-      if (o + 1 < runs && run[o][better[o] + step - 1] > entry) better[o] += step;
-    }
-  }
   int rank = lane;
+  for (int other = 0; other < runs; ++other) {
+    if (other == warp) continue;
+    const Entry* const run = all + 32 * other;
+    int better = 0;
 #pragma unroll
-  for (int o = 0; o < kOthers; ++o) {
-    if (o + 1 < runs) rank += better[o] + (run[o][better[o]] > entry);
+    for (int step = 16; step > 0; step /= 2) better += run[better + step - 1] > entry ? step : 0;
+    rank += better + (run[better] > entry);
   }
   write(rank, Of::index(entry));
 }
