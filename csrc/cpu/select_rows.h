@@ -67,7 +67,7 @@ constexpr int64_t kMaxShortK = 16;
 // cols^2 x bytes of work for elements of `bytes`. Up to here it is ahead, with AVX2 at any k; with more
 // winners than select_short_rows takes, further.
 constexpr int64_t kMaxTinyWork = 2304;
-constexpr int64_t kMaxTinyWorkOfMany = 64 * 64 * 4;
+constexpr int64_t kMaxTinyWorkOfMany = 48 * 48 * 4;
 constexpr int64_t kMaxTinyCols = 64;
 constexpr bool are_tiny(int64_t rows, int64_t cols, int64_t k, int64_t bytes) {
   const bool of_many = k > kMaxShortK && rows * bytes >= 64;
