@@ -470,8 +470,8 @@ def _short() -> list[Point]:
     for rows, cols in _SHORT_GRID:
         for k in sorted({1, min(8, cols), cols // 8, cols}):
             points += cross((rows,), (cols,), (k,), dtypes=_SHORT_DTYPES, sorted=True)
-        few = Point(rows, cols, cols // 8, sorted=True)
-        points += [replace(few, input=name) for name in _SHORT_INPUTS]
+        point = Point(rows, cols, cols // 8, sorted=True)
+        points += [replace(point, input=name) for name in _SHORT_INPUTS]
     return points
 
 

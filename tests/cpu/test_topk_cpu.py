@@ -82,6 +82,14 @@ def test_every_k_of_a_short_row_gives_the_oracles_answer(dtype):
             check(tensor, k, **flags)
 
 
+@DTYPES
+def test_many_winners_of_as_many_short_rows_as_fill_vectors_give_the_oracles_answer(dtype):
+    for cols in (25, 33, 48, 49, 64, 65):
+        tensor = inputs.make("mixed_rows", 70, cols, dtype, seed=cols)
+        for k, flags in itertools.product((16, 17, cols - 1, cols), FLAGS):
+            check(tensor, k, **flags)
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float32, torch.bfloat16, torch.int8, torch.uint64], ids=oracle.name_of
 )
