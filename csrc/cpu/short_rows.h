@@ -3,6 +3,7 @@
 //  1. All keys of the row, and its delegates. The k-th best of those is a floor.
 //  2. What reaches the floor is collected. Where it is much, what equals the floor loses after k elements.
 //     Where none exceeds the floor, as in a row of zeros, the first k are the winners.
+//     A row of one strip that is in order already needs no floor.
 //  3. The place of each is the number of better ones. It is counted for a few rows at a time, so that the
 //     processor, which works ahead, need not wait for each row's list.
 //
@@ -184,6 +185,28 @@ void write_best_ranked(const Batch& batch, int64_t row, const Candidate* candida
   write_ranked<Bits>(batch, row, ranked, output);
 }
 
+// Whether a row of one strip descends, or each key is greater than the one before: then its winners are its
+// first, or its last.
+enum class RowOrder { kNone, kDescends, kAscends };
+template <class Bits>
+RowOrder order_of(const ShortRow<Bits>& row) {
+  static_assert(kStrip <= 127, "a count fits any key");
+  row.keys[kStrip] = 0;  // no pair ends there
+  Bits ascents = 0;
+  for (int64_t i = 0; i < kStrip; ++i) ascents += row.keys[i] < row.keys[i + 1];
+  if (ascents == 0) return RowOrder::kDescends;
+  return ascents == static_cast<Bits>(row.cols - 1) ? RowOrder::kAscends : RowOrder::kNone;
+}
+
+template <class Bits>
+void write_in_order(const Batch& batch, int64_t row, RowOrder order, const Output& output) {
+  uint16_t ranked[kMaxShortK];
+  for (int64_t i = 0; i < kMaxShortK; ++i) {
+    ranked[i] = static_cast<uint16_t>(order == RowOrder::kDescends ? i : batch.cols - 1 - i);
+  }
+  write_ranked<Bits>(batch, row, ranked, output);
+}
+
 // For k = 1.
 template <class Bits>
 void write_first_best(const Batch& batch, int64_t row, const ShortRow<Bits>& read, Bits* delegates,
@@ -221,6 +244,12 @@ void select_short_rows(const Order& order, const Batch& batch, const Scratch& sc
     const int64_t together = smaller(kRankedTogether, batch.count - begin);
     for (int64_t i = 0; i < together; ++i) {
       read_row(order, row_at(begin + i), read);
+      const RowOrder row_order = read.strips == 1 ? order_of(read) : RowOrder::kNone;
+      if (row_order != RowOrder::kNone) {
+        counts[i] = 0;
+        write_in_order<Bits>(batch, begin + i, row_order, output);
+        continue;
+      }
       bool is_best;
       const Bits floor = find_floor(read, k, delegates, is_best);
       counts[i] = is_best ? 0 : collect(read, k, floor, candidates[i]);

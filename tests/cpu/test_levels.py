@@ -295,6 +295,28 @@ def test_every_level_tells_short_rows_with_crowds_and_ties_from_others(probe, dt
             oracle.assert_topk(result, tensor, k, -1, largest, order)
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.int64, torch.bfloat16, torch.uint8], ids=oracle.name_of
+)
+def test_every_level_answers_rows_in_order_and_almost_in_order(probe, dtype):
+    """Rows of up to 64 that lie in order are told from those that all but do: of equals, or of a last step."""
+    for cols, k in itertools.product((2, 17, 40, 63, 64, 65), (2, 3, 16)):
+        if k > cols:
+            continue
+        ascending = (torch.arange(cols) + 1).repeat(9, 1)
+        ascending[1, cols // 2] = ascending[1, cols // 2 - 1]  # equals in the middle
+        ascending[2, -1] = ascending[2, -2]  # and at the end
+        ascending[3, -1] = 0  # the last step goes down
+        ascending[4, 0] = cols + 1  # the first does
+        ascending[5] = 7
+        ascending[6] = (ascending[6] - 1) // 2
+        ascending[7, -1] += 9
+        for tensor in (ascending.to(dtype), ascending.flip(1).to(dtype)):
+            for largest in (True, False):
+                result = probe.topk(tensor, k, 1, largest, True, False, torch.int64)
+                oracle.assert_topk(result, tensor, k, -1, largest, True)
+
+
 def test_the_canaries_are_looked_at(probe):
     """A library that asks for half its workspace is found out."""
 

@@ -67,6 +67,11 @@ SAMPLE = (
     "float64 normal 1x40000 k=100 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
     "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
 )
+EQUALS = (
+    "float32 signed_zeros 3x3000 k=300 form=air.resident_row sm_count=2",
+    "float32 few_distinct 3x3000 k=300 magnitude=1 form=air.resident_row sm_count=2",
+    "int32 few_distinct 3x3000 k=300 magnitude=1 form=air.resident_row sm_count=2",
+)
 RESIDENT = (
     "float32 normal 3x4000 k=60 form=air.resident_row sm_count=2",
     "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
@@ -116,6 +121,10 @@ SAMPLED = (
 CROWDED = (
     "float32 winners_in_one_subrange 2x4000 k=4000 form=sort.whole_rows sm_count=2",
     "float32 few_distinct 2x3000 k=3000 form=sort.whole_rows sm_count=2",
+)
+PACKED = (
+    "int16 normal 2x100000 k=700 form=delegate.one_cluster sm_count=4",
+    "bfloat16 normal 1x5000 k=2000 form=sort.whole_rows forced=1 cluster=16 threads=128 sm_count=2",
 )
 SORTED_IN_CLUSTER = (
     "float32 normal 2x3000 k=3000 form=sort.whole_rows forced=1 cluster=4 threads=256 sm_count=2",
@@ -346,6 +355,8 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "(index >> (col_bits_ - part_bits_))", "index", RESIDENT),
     Mutant("device/row_numbers.cuh", "first_of(v) + kInVector <= cols", "first_of(v) < cols", RESIDENT),
     Mutant("device/equals.cuh", "sum_so_far<kLanes>(count)", "sum_so_far(count)", RESIDENT),
+    Mutant("device/row_numbers.cuh", "number != 0 && ", "", EQUALS),
+    Mutant("device/row_numbers.cuh", "!by_magnitude && !is_nan", "!is_nan", EQUALS),
     Mutant("air/resident_row.cu", "scratch.kth_bin + 1", "scratch.kth_bin", NARROWED),
     Mutant(
         "air/resident_row.cu",
@@ -368,7 +379,8 @@ MUTANTS = (
     Mutant("device/list_ranks.cuh", "others[i] < indices[e]", "others[i] > indices[e]", ONE_WARP),
     Mutant("device/list_ranks.cuh", "(ranks[e]) << 16 | indices[e]", "(ranks[e]) << 16", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // they are listed", ";", ONE_WARP),
-    Mutant("bitonic/one_warp.cu", "min(so_far, wanted)", "so_far", ONE_WARP),
+    Mutant("device/equals.cuh", "min(before, wanted)", "before", ONE_WARP),
+    Mutant("device/equals.cuh", "sum_so_far<kLanes>(own)", "sum_so_far(own)", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "k <= above && above <= room", "k <= above", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "share.index(i) >= static_cast<uint32_t>(cols)", "false", ONE_WARP),
     Mutant(
@@ -390,6 +402,8 @@ MUTANTS = (
     Mutant("device/block_sort.cuh", "group[own].keys.add(key);", ";", CROWDED),
     Mutant("device/block_sort.cuh", "keys.least == keys.greatest", "true", CROWDED),
     Mutant("device/block_sort.cuh", "__syncthreads();  // all ranges are known", ";", CROWDED),
+    Mutant("device/block_sort.cuh", "least_index_ + Packed::index(index)", "Packed::index(index)", PACKED),
+    Mutant("device/block_sort.cuh", "range.index_bits <= 16", "true", PACKED),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the chunk is in order", ";", SORTED_IN_CLUSTER),
     Mutant("sort/one_cluster.cu", "__syncthreads();  // the part is known", ";", SORTED_IN_CLUSTER),
     Mutant(

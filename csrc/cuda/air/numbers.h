@@ -77,7 +77,7 @@ inline constexpr int kAirResidentTurns = 8;
 inline constexpr int kAirResidentFewTurns = 2;  // where the list might be sorted instead
 // Bins of a digit, which one warp searches.
 inline constexpr int kAirResidentDigitBits = 9;
-// Entries that warps put in order in runs of 32, which takes two barriers, where bins take five.
+// Entries that warps put in order in runs of 32, which takes one barrier, where bins take five.
 inline constexpr int kAirResidentInRuns = 128;
 // Equals of the bound are listed with the rest where that makes no more than twice k entries and so many.
 inline constexpr int kAirResidentBeyond = 64;

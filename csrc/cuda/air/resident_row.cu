@@ -120,15 +120,23 @@ struct WriteWinner {
 // Writes equals of the bound, of the lowest indices, behind as many as are `above` it, which are listed: by
 // way of the list, so that lines of the outputs are written whole. By all threads, a barrier behind any use
 // of the table's memory.
-template <class Equals, class Table, class IndexOf, class Bits>
+template <class Equals, class Table, class IndexOf, class Compared, class Bits>
 __device__ __forceinline__ void write_equals(const Equals& equals, const Table& table, int above, Index* list,
-                                             IndexOf&& index_of, const WriteWinner<Bits>& write) {
+                                             IndexOf&& index_of, const Compared& numbers,
+                                             typename Compared::Number bound,
+                                             const WriteWinner<Bits>& write) {
   equals.visit_lowest(write.k - above, table,
                       [&](int place, int i) { list[above + place] = static_cast<Index>(index_of(i)); });
   __syncthreads();  // they are listed
+  Bits bits;
+  const bool alike = numbers.bits_of_all(bound, bits);
   for (int rank = above + static_cast<int>(threadIdx.x); rank < write.k;
        rank += static_cast<int>(blockDim.x)) {
-    write(rank, list[rank]);
+    if (alike) {
+      write(rank, bits, list[rank]);
+    } else {
+      write(rank, list[rank]);
+    }
   }
 }
 
@@ -199,7 +207,9 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
           choose<Share::kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); }),
           shared.equals);
       __syncthreads();  // the list is whole, and equals are counted
-      write_equals(equals, shared.equals, above, list, [&](int i) { return own.index(i); }, write);
+      write_equals(
+          equals, shared.equals, above, list, [&](int i) { return own.index(i); }, Compared(order),
+          found.bound, write);
       return found;
     }
     const unsigned k = static_cast<unsigned>(params.k);
@@ -282,33 +292,43 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   if (!numbers.is_bound(found.bound)) return found;
   const uint32_t room = static_cast<uint32_t>(params.room);
   const auto index_of = [&](int i) { return own.index(i); };
-  const uint32_t reaching =
-      choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); });
   // Where warps have the same bound, the others may have as many equals of it.
   if (of_row.tied == 1 || 2 * of_row.tied < warps) {
-    list_elements(reaching, room, list, shared.listed, index_of);
+    list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); }),
+                  room, list, shared.listed, index_of);
     __syncthreads();  // the list is whole
     found.listed = static_cast<int>(shared.listed);
     found.whole = params.k <= found.listed && found.listed <= params.room;
     const bool few = found.listed <= 2 * params.k + tuning::kAirResidentBeyond;
     if (found.listed <= params.room && (few || of_row.tied == 1)) return found;
   }
-  const uint32_t equal =
-      choose<kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); });
-  list_elements(reaching & ~equal, room, list, shared.above, index_of);
-  const Equals<Share, kLanesOfLine> equals(equal, shared.equals);
-  __syncthreads();  // the list is whole, and equals are counted
-  const int above = static_cast<int>(shared.above);
-  if (above <= params.room) {
-    found.listed = above;
-    found.whole = found.equals = true;
-    write_equals(equals, shared.equals, above, list, index_of, write);
-  } else {
+  for (bool raised = false;; raised = true) {
+    list_elements(choose<kElements>([&](int i) { return Compared::is_above(own.number[i], found.bound); }),
+                  room, list, shared.above, index_of);
+    const Equals<Share, kLanesOfLine> equals(
+        choose<kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); }),
+        shared.equals);
+    __syncthreads();  // the list is whole, and equals are counted
+    const int above = static_cast<int>(shared.above);
+    // Where the list had no room, values may be few, and the greatest that of all winners.
+    const bool raises = !kCounts && above >= params.k && found.listed > params.room;
+    const bool reached = !raised || above + static_cast<int>(equals.count(shared.equals)) >= params.k;
+    if (above <= params.room && reached && !raises) {
+      found.listed = above;
+      found.whole = found.equals = true;
+      write_equals(equals, shared.equals, above, list, index_of, numbers, found.bound, write);
+      return found;
+    }
     __syncthreads();  // all know it, before counts are reset
-    found = settle_crowd<Order, kElements>(params, input, order, list, shared, found, params.room,
-                                           tuning::kAirResidentTurns, write);
+    if (raised || !raises) break;
+    found.bound = found.greatest;
+    if (threadIdx.x == 0) shared.above = 0;
+    shared.equals.reset();
+    __syncthreads();  // nothing is counted yet
   }
-  return found;
+  found.bound = of_row.bound;
+  return settle_crowd<Order, kElements>(params, input, order, list, shared, found, params.room,
+                                        tuning::kAirResidentTurns, write);
 }
 
 // The list by digits, of k elements or more, as many as there is room for; is how many. The row is loaded

@@ -24,8 +24,10 @@
 
 #include "core/key_order.h"
 #include "cuda/bitonic/numbers.h"
+#include "cuda/device/equals.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/list_ranks.cuh"
+#include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/resident_row.cuh"
 #include "cuda/device/row_numbers.cuh"
 #include "cuda/device/shared_memory.cuh"
@@ -164,26 +166,6 @@ __device__ __noinline__ Chosen choose_by_keys(const typename Order::Bits* input,
   return chosen;
 }
 
-// Of a team's elements with a bit, calls visit(place, i) for those of the `wanted` lowest indices; is how
-// many these are.
-template <int kLanes, class Share, class Visit>
-__device__ __forceinline__ int visit_lowest(uint32_t elements, int wanted, Visit&& visit) {
-  constexpr int kInVector = Share::kInVector;
-  // Vectors of lower numbers come first, then lanes.
-  int so_far = 0;
-#pragma unroll 1
-  for (int begin = 0; begin < Share::kElements && __any_sync(~0u, elements >> begin != 0 && so_far < wanted);
-       begin += kInVector) {
-    uint32_t of_vector = elements >> begin & ((1u << kInVector) - 1);
-    const int own = __popc(of_vector), with_own = so_far + sum_so_far<kLanes>(own);
-    for (int place = with_own - own; of_vector != 0 && place < wanted; ++place, of_vector &= of_vector - 1) {
-      visit(place, begin + __ffs(static_cast<int>(of_vector)) - 1);
-    }
-    so_far = Team<kLanes>::from(with_own, kLanes - 1);
-  }
-  return min(so_far, wanted);
-}
-
 // What a team lists, of which no two have one place in the order.
 template <class Bits, int kLanes>
 struct alignas(16) List {
@@ -207,25 +189,9 @@ __device__ __forceinline__ void list_by_lane(const Share& share, uint32_t chosen
 }
 constexpr uint32_t kAllPresent = ~0u;
 
-// The bits of a lane's elements for which is_chosen(number).
-template <class Share, class IsChosen>
-__device__ __forceinline__ uint32_t choose(const Share& share, IsChosen&& is_chosen) {
-  uint32_t chosen = 0;
-#pragma unroll
-  for (int i = 0; i < Share::kElements; ++i) {
-    if (is_chosen(share.number[i])) chosen |= 1u << i;
-  }
-  return chosen;
-}
-
 template <class Share>
 __device__ __forceinline__ uint32_t elements_of_row(const Share& share, int cols) {
-  uint32_t elements = 0;
-#pragma unroll
-  for (int i = 0; i < Share::kElements; ++i) {
-    if (share.index(i) < cols) elements |= 1u << i;
-  }
-  return elements;
+  return choose<Share::kElements>([&](int i) { return share.index(i) < cols; });
 }
 
 // What is chosen where a row of the warp crowds: of others, `reaching`, what reaches the bound.
@@ -242,19 +208,20 @@ __device__ __forceinline__ Chosen choose_of_crowd(const typename Order::Bits* in
   for (int turn = 0;; ++turn) {
     if (crowded) {
       chosen.above =
-          choose(share, [&](Number number) { return Compared::is_above(number, bound); }) & present;
+          choose<Share::kElements>([&](int i) { return Compared::is_above(share.number[i], bound); }) &
+          present;
     }
     above = One::sum(__popc(chosen.above));
     // Of few values, the next one may be the k-th best.
-    const bool raises = crowded && above >= k && listed > room;
+    const bool raises =
+        crowded && above >= k && (listed > room || listed - above > tuning::one_warp_many_equals(k));
     if (turn == tuning::kOneWarpTurns || !__any_sync(~0u, raises)) break;
     Number next = Compared::beyond();
 #pragma unroll
     for (int i = 0; i < Share::kElements; ++i) {
       if (chosen.above >> i & 1) next = Compared::lesser(next, share.number[i]);
     }
-#pragma unroll
-    for (int step = kLanes / 2; step > 0; step /= 2) next = Compared::lesser(next, shuffle_xor(next, step));
+    next = One::reduce(next, [](Number x, Number y) { return Compared::lesser(x, y); });
     if (raises) {
       bound = next;
       reaching = chosen.above;
@@ -297,20 +264,24 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
     so_far = sum_so_far<kLanes>(__popc(elements));
     listed = Team<kLanes>::from(so_far, kLanes - 1);
   };
-  if (maxima == 0 && !__any_sync(~0u, present != kAllPresent)) {
-    const int most = kLanes == 32 ? cols : static_cast<int>(__reduce_max_sync(~0u, cols));
-    if (most <= 2 * kLanes) {
-      write_row_ranked<kLanes, 2>(input, order, list.keys, cols, write);
-    } else {
-      write_row_ranked<kLanes, kPerLane>(input, order, list.keys, cols, write);
+  // Where a lane has more elements, rows are longer than any list, and the code would cost them registers.
+  if constexpr (Share::kElements <= 16) {
+    if (maxima == 0 && !__any_sync(~0u, present != kAllPresent)) {
+      const int most = kLanes == 32 ? cols : static_cast<int>(__reduce_max_sync(~0u, cols));
+      if (most <= 2 * kLanes) {
+        write_row_ranked<kLanes, 2>(input, order, list.keys, cols, write);
+      } else {
+        write_row_ranked<kLanes, kPerLane>(input, order, list.keys, cols, write);
+      }
+      return;
     }
-    return;
   }
   if (maxima == 0) {
     count(elements_of_row(share, cols) & present);
   } else {
     const auto [bound, has_equals] = bound_of<kLanes, Compared>(share.number, maxima, k);
-    count(choose(share, [&, bound = bound](auto number) { return Compared::reaches(number, bound); }) &
+    count(choose<Share::kElements>(
+              [&, bound = bound](int i) { return Compared::reaches(share.number[i], bound); }) &
           present);
     const bool crowded = has_equals || listed > tuning::one_warp_crowded(kRoom, kLanes, k);
     if (__any_sync(~0u, crowded)) {

@@ -123,6 +123,119 @@ __device__ Best<Word, kBeta> best_of_group(const Best<Word, kBeta>& own, int lan
   return best;
 }
 
+// Where a block's threads write delegates of a row, and count their digits.
+template <class Bits, int kBeta>
+class DelegateWriter {
+ public:
+  using Word = typename KeyWord<Bits>::type;
+
+  __device__ DelegateWriter(const Delegates<Bits>& params, int64_t row, Digit digit, uint32_t* histogram)
+      : subranges_(params.subranges),
+        keys_(params.keys + row * params.subranges * kBeta),
+        lanes_(params.lanes + row * params.subranges),
+        digit_(digit),
+        histogram_(histogram) {}
+
+  // `of_lane`: best_of_warp's, or best_of_group's.
+  __device__ void operator()(int64_t subrange, const Best<Word, kBeta>& best, uint8_t of_lane) {
+    if (subrange >= subranges_) return;
+    greatest_ = max(greatest_, best.first);
+    const uint32_t position = static_cast<uint32_t>(subrange) * kBeta;
+    write(position, best.first);
+    if constexpr (kBeta == 2) {
+      write(position + 1, best.second);
+      lanes_[subrange] = of_lane;
+    }
+  }
+
+  // Of the keys that this thread has written.
+  __device__ Word greatest() const { return greatest_; }
+
+ private:
+  __device__ void write(uint32_t position, Word key) {
+    keys_[position] = static_cast<Bits>(key);
+    atomicAdd(histogram_ + digit_.of(key, subranges_ * kBeta - 1 - position), 1u);
+  }
+
+  uint32_t subranges_;
+  Bits* keys_;
+  uint8_t* lanes_;
+  Digit digit_;
+  uint32_t* histogram_;
+  Word greatest_ = 0;
+};
+
+// A warp reads a unit, its vector number `begin` first, into `best`. After each of the unit's vectors a lane,
+// calls each_vector(v, best), which may take what is there.
+template <int kBeta, class Order, class Bits, class Word, class EachVector>
+__device__ __forceinline__ void read_unit(const uint4* vectors, const RowShape<Bits>& shape, int64_t begin,
+                                          const Order& order, Best<Word, kBeta>& best,
+                                          EachVector&& each_vector) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  const int here = static_cast<int>(min(max(shape.vectors - begin, int64_t{0}), int64_t{1} << kUnitShift));
+  Vector<Bits> loaded[kUnitVectors];
+#pragma unroll
+  for (int v = 0; v < kUnitVectors; ++v) {
+    if (v * 32 + lane < here) loaded[v] = {__ldcs(vectors + begin + v * 32 + lane)};
+  }
+#pragma unroll
+  for (int v = 0; v < kUnitVectors; ++v) {
+    if (v * 32 + lane < here) {
+#pragma unroll
+      for (int i = 0; i < kPerVector<Bits>; ++i) best.see(order(loaded[v][i]));
+    }
+    each_vector(v, best);
+  }
+}
+
+// A block's warps read all subranges that are its part of a row's, and write the best of each. A warp takes
+// spans: a subrange of one unit or more, or a unit of several subranges.
+template <int kBeta, class Order, class Bits>
+__device__ __forceinline__ void read_spans(const Delegates<Bits>& params, const RowShape<Bits>& shape,
+                                           const uint4* vectors, int part, const Order& order,
+                                           DelegateWriter<Bits, kBeta>& write) {
+  using Word = typename KeyWord<Bits>::type;
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int vectors_log2 = params.vectors_log2;
+  const bool long_subranges = vectors_log2 >= kUnitShift;
+  const int units = long_subranges ? 1 << (vectors_log2 - kUnitShift) : 1;
+  const int64_t subranges_per_span = long_subranges ? 1 : 1 << (kUnitShift - vectors_log2);
+  const int64_t spans = (params.subranges + subranges_per_span - 1) / subranges_per_span;
+  const int64_t warps = static_cast<int64_t>(params.blocks_per_row) * kWarps;
+  for (int64_t span = static_cast<int64_t>(part) * kWarps + warp; span < spans; span += warps) {
+    Best<Word, kBeta> best;
+    Best<Word, kBeta> kept;  // of the unit's subrange number `lane`, where lanes share subranges
+    uint8_t kept_lane = 0;
+    for (int unit = 0; unit < units; ++unit) {
+      const int64_t begin = (span * units + unit) << kUnitShift;
+      read_unit(vectors, shape, begin, order, best, [&](int v, Best<Word, kBeta>& so_far) {
+        if (vectors_log2 < 5) {
+          uint8_t of_lane = 0;
+          const Best<Word, kBeta> of_group = best_of_group(so_far, 1 << vectors_log2, of_lane);
+          if ((lane & ((1 << vectors_log2) - 1)) == 0) {
+            write((begin + v * 32 + lane) >> vectors_log2, of_group, of_lane);
+          }
+          so_far = {};
+        } else if (!long_subranges && ((v + 1) & ((1 << (vectors_log2 - 5)) - 1)) == 0) {
+          uint8_t of_lane = 0;
+          const Best<Word, kBeta> of_warp = best_of_warp(so_far, of_lane);
+          if (lane == v >> (vectors_log2 - 5)) {
+            kept = of_warp;
+            kept_lane = of_lane;
+          }
+          so_far = {};
+        }
+      });
+    }
+    if (long_subranges) {
+      kept = best_of_warp(best, kept_lane);
+      if (lane == 0) write(span, kept, kept_lane);
+    } else if (vectors_log2 >= 5 && lane < subranges_per_span) {
+      write(span * subranges_per_span + lane, kept, kept_lane);
+    }
+  }
+}
+
 // Step 1.
 template <class Order, int kBeta>
 __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
@@ -145,93 +258,73 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
 
   const Bits* const input = params.input + row * params.row_stride;
   const RowShape<Bits> shape(input, params.cols);
-  const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
-  Bits* const keys = params.keys + row * params.subranges * kBeta;
-  uint8_t* const lanes = params.lanes + row * params.subranges;
-  const int vectors_log2 = params.vectors_log2;
+  DelegateWriter<Bits, kBeta> write(params, row, digit, histogram);
+  read_spans(params, shape, reinterpret_cast<const uint4*>(input + shape.head), part, order, write);
 
-  Word greatest = 0;
-  const auto write = [&](int64_t subrange, const Best<Word, kBeta>& best, uint8_t of_lane) {
-    if (subrange >= params.subranges) return;
-    greatest = max(greatest, best.first);
-    const auto count = [&](Word key, uint32_t position) {
-      const uint32_t reversed = params.subranges * kBeta - 1 - position;
-      atomicAdd(histogram + digit.of(key, reversed), 1u);
-    };
-    const uint32_t position = static_cast<uint32_t>(subrange) * kBeta;
-    keys[position] = static_cast<Bits>(best.first);
-    count(best.first, position);
-    if constexpr (kBeta == 2) {
-      keys[position + 1] = static_cast<Bits>(best.second);
-      lanes[subrange] = of_lane;
-      count(best.second, position + 1);
-    }
-  };
-
-  // A warp takes spans: a subrange of one unit or more, or a unit of several subranges.
-  const bool long_subranges = vectors_log2 >= kUnitShift;
-  const int units = long_subranges ? 1 << (vectors_log2 - kUnitShift) : 1;
-  const int64_t subranges_per_span = long_subranges ? 1 : 1 << (kUnitShift - vectors_log2);
-  const int64_t spans = (params.subranges + subranges_per_span - 1) / subranges_per_span;
-  const int64_t warps = static_cast<int64_t>(params.blocks_per_row) * kWarps;
-  for (int64_t span = static_cast<int64_t>(part) * kWarps + warp; span < spans; span += warps) {
-    Best<Word, kBeta> best;
-    Best<Word, kBeta> kept;  // of the unit's subrange number `lane`, where lanes share subranges
-    uint8_t kept_lane = 0;
-    for (int unit = 0; unit < units; ++unit) {
-      const int64_t begin = (span * units + unit) << kUnitShift;
-      const int here =
-          static_cast<int>(min(max(shape.vectors - begin, int64_t{0}), int64_t{1} << kUnitShift));
-      Vector<Bits> loaded[kUnitVectors];
-#pragma unroll
-      for (int v = 0; v < kUnitVectors; ++v) {
-        if (v * 32 + lane < here) loaded[v] = {__ldcs(vectors + begin + v * 32 + lane)};
-      }
-#pragma unroll
-      for (int v = 0; v < kUnitVectors; ++v) {
-        if (v * 32 + lane < here) {
-#pragma unroll
-          for (int i = 0; i < kPerVector<Bits>; ++i) best.see(order(loaded[v][i]));
-        }
-        if (vectors_log2 < 5) {
-          uint8_t of_lane = 0;
-          const Best<Word, kBeta> of_group = best_of_group(best, 1 << vectors_log2, of_lane);
-          if ((lane & ((1 << vectors_log2) - 1)) == 0) {
-            write((begin + v * 32 + lane) >> vectors_log2, of_group, of_lane);
-          }
-          best = {};
-        } else if (!long_subranges && ((v + 1) & ((1 << (vectors_log2 - 5)) - 1)) == 0) {
-          uint8_t of_lane = 0;
-          const Best<Word, kBeta> of_warp = best_of_warp(best, of_lane);
-          if (lane == v >> (vectors_log2 - 5)) {
-            kept = of_warp;
-            kept_lane = of_lane;
-          }
-          best = {};
-        }
-      }
-    }
-    if (long_subranges) {
-      kept = best_of_warp(best, kept_lane);
-      if (lane == 0) write(span, kept, kept_lane);
-    } else if (vectors_log2 >= 5 && lane < subranges_per_span) {
-      write(span * subranges_per_span + lane, kept, kept_lane);
-    }
-  }
-
-  greatest = warp_max(greatest);
+  const Word greatest = warp_max(write.greatest());
   if (lane == 0) greatest_of_warp[warp] = greatest;
   wait_for_kernel_before();  // the row's histogram and state are zero
   uint32_t* const row_histogram = first.histogram + (row << first.digit_bits);
   add_up(histogram, row_histogram, 1 << digit.width());  // begins with a barrier
   auto& state = first.states[row];
   if (warp == 0) {
-    greatest = warp_max(lane < kWarps ? greatest_of_warp[lane] : Word{0});
-    if (lane == 0) atomicMax(&state.greatest, static_cast<unsigned long long>(greatest));
+    const Word of_block = warp_max(lane < kWarps ? greatest_of_warp[lane] : Word{0});
+    if (lane == 0) atomicMax(&state.greatest, static_cast<unsigned long long>(of_block));
   }
   if (is_last_block(&state.arrived, params.blocks_per_row)) {
     choose(first, 1, row, Selection<Word, uint32_t>::whole_row(first.k, first.cols), row_histogram, histogram,
            scratch, state);
+  }
+}
+
+// The subranges of a row whose delegates were taken.
+template <class Bits, int kBeta>
+struct TakenSubranges {
+  using Bound = ExtendedKey<typename KeyWord<Bits>::type, uint32_t>;
+
+  const Bits* keys;
+  const uint8_t* lanes;
+  const int32_t* taken;
+  Bound bound;  // of delegates
+  uint32_t last_position;
+  int vectors_log2;
+  int64_t vectors;  // of the row
+
+  // Whether their vector number i, of all of them, is to be read, and which of the row's it is.
+  __device__ bool is_read(int64_t i, int64_t& at) const {
+    const uint32_t position = static_cast<uint32_t>(taken[i >> vectors_log2]);
+    const int offset = static_cast<int>(i & ((int64_t{1} << vectors_log2) - 1));
+    at = (static_cast<int64_t>(position / kBeta) << vectors_log2) + offset;
+    return at < vectors && is_read_for(position, offset);
+  }
+
+ private:
+  // The subrange's vector number `offset`, for the delegate at `position`.
+  __device__ bool is_read_for(uint32_t position, int offset) const {
+    if constexpr (kBeta == 1) return true;
+    if (position % 2 == 1) return true;
+    const Bound second{keys[position + 1], last_position - (position + 1)};
+    if (!(second < bound)) return false;  // it was taken too, and is in the list
+    const uint8_t of_lane = lanes[position / 2];
+    return of_lane == kSeveralLanes || offset % 32 == of_lane;
+  }
+};
+
+// Calls push(is_chosen, bits, index) by whole warps for each element with a bit, of vectors number `at` of
+// the row.
+template <class Bits, int kVectors, class Push>
+__device__ __forceinline__ void push_chosen(uint32_t chosen, const Vector<Bits> (&loaded)[kVectors],
+                                            const int64_t (&at)[kVectors], int64_t head, Push&& push) {
+  constexpr int kElements = kPerVector<Bits>;
+  while (__any_sync(~0u, chosen != 0)) {
+    const int bit = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
+    int64_t vector = at[0];
+#pragma unroll
+    for (int v = 1; v < kVectors; ++v) {
+      if (bit / kElements == v) vector = at[v];
+    }
+    push(chosen != 0, element_of(loaded, bit), head + vector * kElements + bit % kElements);
+    chosen &= chosen - 1;
   }
 }
 
@@ -245,7 +338,6 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
   using Store = CandidateStore<Bits, Index>;
-  constexpr int kElements = kPerVector<Bits>;
   constexpr int kVectors = kUnroll<Bits>;
   constexpr int kStaged = kStagedCandidates<Bits, Index>;
   unsigned char* const dynamic = dynamic_shared();
@@ -255,7 +347,6 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   const Bits* const input = params.input + row * params.row_stride;
   const RowShape<Bits> shape(input, params.cols);
   const uint4* const vectors = reinterpret_cast<const uint4*>(input + shape.head);
-  const int vectors_log2 = params.vectors_log2;
   auto& state = second.states[row];
   uint32_t* const histogram = reinterpret_cast<uint32_t*>(dynamic);
   unsigned char* const stages = dynamic + kCountBytes<Index>;
@@ -275,38 +366,24 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
     if (reaches) atomicAdd(histogram + range.bin(x), 1u);
     candidates.push(reaches, bits, static_cast<Index>(index));
   };
-  const Bits* const keys = params.keys + row * params.subranges * kBeta;
-  const uint8_t* const lanes = params.lanes + row * params.subranges;
-  const int32_t* const taken = params.taken + row * first.k;
-  const uint32_t last_position = params.subranges * kBeta - 1;
+  const TakenSubranges<Bits, kBeta> subranges{params.keys + row * params.subranges * kBeta,
+                                              params.lanes + row * params.subranges,
+                                              params.taken + row * first.k,
+                                              bound,
+                                              params.subranges * kBeta - 1,
+                                              params.vectors_log2,
+                                              shape.vectors};
 
-  // Whether the subrange's vector number `offset` is to be read for the delegate at `position`.
-  const auto is_read = [&](uint32_t position, int offset) {
-    if constexpr (kBeta == 1) return true;
-    if (position % 2 == 1) return true;
-    const ExtendedKey<Word, uint32_t> second_delegate{keys[position + 1], last_position - (position + 1)};
-    if (!(second_delegate < bound)) return false;  // it was taken too, and is in the list
-    const uint8_t of_lane = lanes[position / 2];
-    return of_lane == kSeveralLanes || offset % 32 == of_lane;
-  };
-
-  const int64_t work = first.k << vectors_log2;
+  const int64_t work = first.k << params.vectors_log2;
   const int64_t stride = static_cast<int64_t>(second.blocks_per_row) * kPassThreads * kVectors;
   for (int64_t base = static_cast<int64_t>(part) * kPassThreads * kVectors; base < work; base += stride) {
     Vector<Bits> loaded[kVectors] = {};
-    int64_t at[kVectors];
+    int64_t at[kVectors] = {};
     bool reads[kVectors];
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
       const int64_t i = base + v * kPassThreads + threadIdx.x;
-      reads[v] = i < work;
-      at[v] = 0;
-      if (reads[v]) {
-        const uint32_t position = static_cast<uint32_t>(taken[i >> vectors_log2]);
-        const int offset = static_cast<int>(i & ((int64_t{1} << vectors_log2) - 1));
-        at[v] = (static_cast<int64_t>(position / kBeta) << vectors_log2) + offset;
-        reads[v] = at[v] < shape.vectors && is_read(position, offset);
-      }
+      reads[v] = i < work && subranges.is_read(i, at[v]);
     }
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
@@ -316,20 +393,11 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
 #pragma unroll
     for (int v = 0; v < kVectors; ++v) {
 #pragma unroll
-      for (int i = 0; i < kElements; ++i) {
-        if (reads[v] && order(loaded[v][i]) >= bound.key) chosen |= 1u << (v * kElements + i);
+      for (int i = 0; i < kPerVector<Bits>; ++i) {
+        if (reads[v] && order(loaded[v][i]) >= bound.key) chosen |= 1u << (v * kPerVector<Bits> + i);
       }
     }
-    while (__any_sync(~0u, chosen != 0)) {
-      const int bit = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
-      int64_t vector = at[0];
-#pragma unroll
-      for (int v = 1; v < kVectors; ++v) {
-        if (bit / kElements == v) vector = at[v];
-      }
-      push(chosen != 0, element_of(loaded, bit), shape.head + vector * kElements + bit % kElements);
-      chosen &= chosen - 1;
-    }
+    push_chosen(chosen, loaded, at, shape.head, push);
   }
   if (part == 0 && threadIdx.x < 32) {
     visit_ends(

@@ -19,6 +19,7 @@
 #include "cuda/device/entry.cuh"
 #include "cuda/device/key_range.cuh"
 #include "cuda/device/numbers.h"
+#include "cuda/device/resident_row.cuh"
 #include "cuda/device/selection.cuh"
 
 namespace gputopk::cuda {
@@ -233,6 +234,67 @@ struct BlockScratch {
   }
 };
 
+// Entries as they lie in memory while they are ranked. A key and an index that have room in one word lie in
+// place of the index, so that one comparison tells which entry is better.
+template <class Order, class Index>
+class PlacedEntries {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Memory = BlockMemory<Bits, Index>;
+  using Packed = Resident<Bits>;
+  static constexpr bool kMayPack = Packed::kDistinct && sizeof(Index) == 4;
+
+ public:
+  __device__ PlacedEntries(const Memory& memory, const EntryRange<Word, Index>& range)
+      : memory_(memory), least_index_(range.least_index), packs_(kMayPack && range.index_bits <= 16) {}
+
+  __device__ __forceinline__ void put(const Order& order, int at, Bits bits, Index index) const {
+    memory_.values[at] = bits;
+    if constexpr (kMayPack) {
+      if (packs_) index = Packed::held(order(bits), index - least_index_);
+    }
+    memory_.indices[at] = index;
+  }
+  __device__ __forceinline__ void get(int at, Bits& bits, Index& index) const {
+    bits = memory_.values[at];
+    index = memory_.indices[at];
+    if constexpr (kMayPack) {
+      if (packs_) index = least_index_ + Packed::index(index);
+    }
+  }
+  // How many of those number `first` to `last` - 1 are better than one with this key and index, number `own`.
+  __device__ __forceinline__ int better(const Order& order, int first, int last, int own, Word key,
+                                        Index index) const {
+    int better = 0;
+    if constexpr (kMayPack) {
+      if (packs_) {
+        const Index word = memory_.indices[own];
+        for (int other = first; other < last; ++other) better += memory_.indices[other] > word;
+        return better;
+      }
+    }
+    for (int other = first; other < last; ++other) {
+      const Word other_key = order(memory_.values[other]);
+      better += (other_key > key) | ((other_key == key) & (memory_.indices[other] < index));
+    }
+    return better;
+  }
+  // Puts indices back in their place. By all threads of a block.
+  __device__ void unpack(int count) const {
+    if (!packs_) return;
+    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
+      Bits bits;
+      get(i, bits, memory_.indices[i]);
+    }
+    __syncthreads();  // all are back
+  }
+
+ private:
+  Memory memory_;
+  Index least_index_;
+  bool packs_;
+};
+
 // Turns counts into where each bin starts, with one more start at the end; bins are a power of two from
 // kLeastBins on. Adds to `comparisons`, unless it is null, what ranking within bins takes. By all threads of
 // a block.
@@ -385,12 +447,11 @@ sort_by_digits(int64_t count, Order order, Entries from, Entries to,
 // before and behind.
 template <int kItems, class Order, class Index, class BinOf, class Bits = typename Order::Bits>
 __device__ __forceinline__ void place_in_bins(int count, const Order& order,
-                                              const BlockMemory<Bits, Index>& memory,
+                                              const PlacedEntries<Order, Index>& placed, uint32_t* bins,
                                               BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
                                               const Bits (&bits)[kItems], const Index (&indices)[kItems],
                                               BinOf&& bin_of) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  uint32_t* const bins = memory.counters;
   uint32_t places[kItems];  // the bin, and how many came to it before
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
@@ -404,9 +465,7 @@ __device__ __forceinline__ void place_in_bins(int count, const Order& order,
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (thread + e * threads < count) {
-      const int at = static_cast<int>(bins[places[e] >> 16] + (places[e] & 0xFFFF));
-      memory.values[at] = bits[e];
-      memory.indices[at] = indices[e];
+      placed.put(order, static_cast<int>(bins[places[e] >> 16] + (places[e] & 0xFFFF)), bits[e], indices[e]);
     }
   }
   __syncthreads();
@@ -418,16 +477,16 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
   }
 }
 
-// Brings entries that lie in memory in the bins `all` to new ones, scratch.new_bin_of. Most entries are what
+// Brings entries that are placed in the bins `all` to new ones, scratch.new_bin_of. Most entries are what
 // is left when a sixteenth of them is taken off at either end, if that does not crowd itself. By all threads
 // of a block.
 template <int kItems, class Order, class Index, class Bits = typename Order::Bits>
-__device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<Bits, Index> memory,
+__device__ __noinline__ void deal_bins_anew(int count, Order order, PlacedEntries<Order, Index> placed,
+                                            uint32_t* bins,
                                             RangeBins<typename KeyWord<Bits>::type, Index> all,
                                             BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  uint32_t* const bins = memory.counters;
   const int count_of_bins = bins_for(count);
   const uint32_t margin = static_cast<uint32_t>(count) / 16;
   const auto holds = [&](int bin, uint32_t place) { return bins[bin] <= place && place < bins[bin + 1]; };
@@ -454,7 +513,10 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
     SeenEntries<Word, Index> seen{};
     const int end = static_cast<int>(bins[last + 1]);
     for (int i = static_cast<int>(bins[first]) + thread; i < end; i += threads) {
-      seen.see(order(memory.values[i]), memory.indices[i]);
+      Bits bits;
+      Index index;
+      placed.get(i, bits, index);
+      seen.see(order(bits), index);
     }
     const auto range = seen.range_over_block(scratch.of_warps);
     if (thread == 0) {
@@ -478,10 +540,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
   Index indices[kItems];
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads < count) {
-      bits[e] = memory.values[thread + e * threads];
-      indices[e] = memory.indices[thread + e * threads];
-    }
+    if (thread + e * threads < count) placed.get(thread + e * threads, bits[e], indices[e]);
   }
   __syncthreads();
   clear_bins(bins, count_of_bins);
@@ -496,7 +555,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, BlockMemory<
     for (int group = thread; group < groups; group += threads) scratch.groups.group[group].divide();
   }
   __syncthreads();  // bins are clear, and groups know theirs
-  place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
+  place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices,
                         [&](Word key, Index index) { return scratch.new_bin_of(key, index); });
 }
 
@@ -551,7 +610,7 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
     rank_few(count, wanted, order, memory, read, write);
     return;
   }
-  const uint32_t* const bins = memory.counters;
+  uint32_t* const bins = memory.counters;
   const int count_of_bins = bins_for(count);
   Bits bits[kItems];
   Index indices[kItems];
@@ -564,9 +623,10 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
   for (int e = 0; e < kItems; ++e) {
     if (thread + e * threads < count) seen.see(order(bits[e]), indices[e]);
   }
-  const auto all =
-      RangeBins<Word, Index>::over(order, seen.range_over_block(scratch.of_warps), count_of_bins);
-  place_in_bins<kItems>(count, order, memory, scratch, bits, indices,
+  const EntryRange<Word, Index> range = seen.range_over_block(scratch.of_warps);
+  const PlacedEntries<Order, Index> placed(memory, range);
+  const auto all = RangeBins<Word, Index>::over(order, range, count_of_bins);
+  place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices,
                         [&](Word key, Index index) { return all.of(key, index); });
 
   const auto takes_more_than = [&](int comparisons) {
@@ -574,8 +634,9 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
   };
   const bool anew = takes_more_than(tuning::kSortFullBin + tuning::kSortFullThread * threads / max(count, 1));
   if (anew) {
-    deal_bins_anew<kItems>(count, order, memory, all, scratch);
+    deal_bins_anew<kItems>(count, order, placed, bins, all, scratch);
     if (takes_more_than(tuning::kSortCrowdedBin)) {
+      placed.unpack(count);
       sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.digits.range,
                                            memory.counters);
       for (int i = thread; i < min(count, wanted); i += threads) {
@@ -585,17 +646,14 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
     }
   }
   for (int i = thread; i < count; i += threads) {
-    const Bits own = memory.values[i];
-    const Index index = memory.indices[i];
+    Bits own;
+    Index index;
+    placed.get(i, own, index);
     const Word key = order(own);
     const uint32_t bin = anew ? scratch.new_bin_of(key, index) : all.of(key, index);
     const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
     if (first >= wanted) break;  // nor is any behind it
-    int rank = first;
-    for (int other = first; other < last; ++other) {
-      const Word other_key = order(memory.values[other]);
-      rank += (other_key > key) | ((other_key == key) & (memory.indices[other] < index));
-    }
+    const int rank = first + placed.better(order, first, last, i, key, index);
     if (rank < wanted) write(rank, own, index);
   }
 }

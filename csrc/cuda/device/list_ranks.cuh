@@ -71,6 +71,15 @@ __device__ __forceinline__ void rank_keys(const Key (&own)[kItems], int listed, 
   }
 }
 
+// How many pairs of a team's elements are equal: ranks of others are 0 to `count` - 1.
+template <int kLanes, int kItems>
+__device__ __forceinline__ int pairs_of_equals(const int (&ranks)[kItems], int count) {
+  int sum = 0;
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) sum += Team<kLanes>::member() + e * kLanes < count ? ranks[e] : 0;
+  return count * (count - 1) / 2 - Team<kLanes>::sum(sum);
+}
+
 // Elements of one rank meet at its place in a list: each finds how many of them have lower indices, and adds
 // it. False, and ranks are as they were, where too many meet. `counts`: room for one a listed.
 template <int kLanes, int kItems, class Index>
@@ -130,11 +139,7 @@ __device__ __forceinline__ void write_ranked(const typename Order::Bits* input, 
   }
   rank_keys<kLanes>(keys, listed, keys_of_list, ranks);
   if constexpr (!Resident<Bits>::kDistinct) {
-    // Without equals, ranks are 0 to listed - 1.
-    int sum = 0;
-#pragma unroll
-    for (int e = 0; e < kItems; ++e) sum += is_listed(e) ? ranks[e] : 0;
-    const int pairs = listed * (listed - 1) / 2 - Team<kLanes>::sum(sum);  // of equals
+    const int pairs = pairs_of_equals<kLanes>(ranks, listed);
     const bool few = !__any_sync(~0u, pairs > listed);
     if (__any_sync(~0u, pairs > 0) &&
         !(few &&
@@ -177,7 +182,6 @@ __device__ __forceinline__ void write_row_ranked(const typename Order::Bits* inp
   const auto index_of = [&](int e) { return member + e * kLanes; };
   Key keys[kItems];
   int ranks[kItems];
-  int sum = 0;
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     keys[e] = index_of(e) < cols
@@ -185,9 +189,7 @@ __device__ __forceinline__ void write_row_ranked(const typename Order::Bits* inp
                   : 0;
   }
   rank_keys<kLanes>(keys, cols, keys_of_row, ranks);
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) sum += index_of(e) < cols ? ranks[e] : 0;
-  if (!Resident<Bits>::kDistinct && __any_sync(~0u, Team<kLanes>::sum(sum) != cols * (cols - 1) / 2)) {
+  if (!Resident<Bits>::kDistinct && __any_sync(~0u, pairs_of_equals<kLanes>(ranks, cols) > 0)) {
     // Of each rank, so far.
     auto* const met = reinterpret_cast<uint32_t*>(keys_of_row);
     __syncwarp();  // the keys have been read

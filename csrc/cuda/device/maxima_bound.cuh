@@ -117,9 +117,14 @@ __device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank
   for (int i = static_cast<int>(threadIdx.x); i < kCountsOfBound<Word>; i += static_cast<int>(blockDim.x)) {
     counts[i] = 0;
   }
-  KeySpan<Word> span{static_cast<Word>(~Word{0}), 0};
-  each([&](Word key) { span = {min(span.least, key), max(span.greatest, key)}; });
-  span = span.over_block(of_warps);  // and the counts are zero
+  const auto span_of = [&](Word first, Word extent) {
+    KeySpan<Word> seen{static_cast<Word>(~Word{0}), 0};
+    each([&](Word key) {
+      if (first <= key && key - first <= extent) seen = {min(seen.least, key), max(seen.greatest, key)};
+    });
+    return seen.over_block(of_warps);
+  };
+  const KeySpan<Word> span = span_of(0, static_cast<Word>(~Word{0}));  // and the counts are zero
   const int lane = static_cast<int>(threadIdx.x % 32);
   Word low = span.least, width = span.greatest - span.least;
   int above = 0;  // keys, of all that are in no bin any more
@@ -165,15 +170,9 @@ __device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank
     above = reaching - of_bin;
     if (of_bin <= rank / 2) continue;
     // So many are few values, or one.
-    KeySpan<Word> of_bins_keys{static_cast<Word>(~Word{0}), 0};
-    each([&](Word key) {
-      if (low <= key && key - low <= width) {
-        of_bins_keys = {min(of_bins_keys.least, key), max(of_bins_keys.greatest, key)};
-      }
-    });
-    of_bins_keys = of_bins_keys.over_block(of_warps);
-    low = of_bins_keys.least;
-    width = of_bins_keys.greatest - low;
+    const KeySpan<Word> of_bin_alone = span_of(low, width);
+    low = of_bin_alone.least;
+    width = of_bin_alone.greatest - low;
     if (width == 0) return {low, span.greatest, reaching};
   }
 }

@@ -85,8 +85,9 @@ __device__ inline uint64_t anew(uint64_t x) {
 }
 
 // Adds to `sum` that of the lane `step` before, where one of the same kLanes is.
-template <int kLanes>
-__device__ inline void add_from_before(int& sum, int step) {
+template <int kLanes, class Word>
+__device__ inline void add_from_before(Word& sum, int step) {
+  static_assert(sizeof(Word) == 4);
 #ifdef __CUDA_ARCH__
   asm volatile(
       "{ .reg .s32 other; .reg .pred is_there;\n\t"
@@ -95,7 +96,7 @@ __device__ inline void add_from_before(int& sum, int step) {
       : "+r"(sum)
       : "r"(step), "n"((32 - kLanes) << 8));
 #else
-  const int other = __shfl_up_sync(~0u, sum, step);
+  const Word other = __shfl_up_sync(~0u, sum, step);
   if (static_cast<int>(threadIdx.x % kLanes) >= step) sum += other;
 #endif
 }

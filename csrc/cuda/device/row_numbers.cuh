@@ -46,6 +46,17 @@ class Numbers {
   __device__ static Number number_of(Number rank_key) { return rank_key; }
   // Of the distance of two such keys, the lowest bits, which tell nothing.
   __device__ static int empty_bits() { return 0; }
+  // The bits that all elements with this number have. False: there are several such, as of zero.
+  __device__ bool bits_of_all(Number number, Bits& bits) const {
+    constexpr Bits kSign = static_cast<Bits>(Bits{1} << (Order::kBits - 1));
+    const Bits key = static_cast<Bits>(number ^ order_.flip);
+    const Bits above_zero = static_cast<Bits>(key - order_.offset);
+    const bool by_magnitude = order_.signed_mask == (Order::kFloating ? Bits{0} : kSign);
+    const bool is_nan = Order::kFloating && above_zero == static_cast<Bits>(order_.max_magnitude + 1);
+    const bool is_negative = Order::kFloating && (above_zero & kSign) != 0;
+    bits = is_negative ? static_cast<Bits>(kSign | static_cast<Bits>(0 - above_zero)) : above_zero;
+    return !by_magnitude && !is_nan && !(Order::kFloating && above_zero == 0);
+  }
 
  private:
   Order order_;
@@ -122,6 +133,17 @@ class FloatNumbers {
     return __uint_as_float(static_cast<uint32_t>(bits ^ ((bits >> 31) & 0x7FFFFFFF)));
   }
   __device__ int empty_bits() const { return sizeof(Bits) == 4 ? 0 : is_bfloat16_ ? 16 : 13; }
+  __device__ bool bits_of_all(float number, Bits& bits) const {
+    const uint32_t word = __float_as_uint(number) ^ flip_;
+    if constexpr (sizeof(Bits) == 4) {
+      bits = word;
+    } else {
+      bits = is_bfloat16_ ? static_cast<Bits>(word >> 16)
+                          : __half_as_ushort(__float2half_rn(__uint_as_float(word)));
+    }
+    const bool may_be_nan = number != number || (flip_ != 0 && __float_as_uint(number) == kMinusInfinity);
+    return keep_ == kAll && number != 0 && !may_be_nan;
+  }
 
  private:
   static constexpr uint32_t kAll = ~0u, kSign = 1u << 31;

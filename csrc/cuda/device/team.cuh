@@ -21,19 +21,21 @@ struct Team {
   __device__ static T rotate(T value, int by) {
     return from(value, (member() + by) & (kLanes - 1));
   }
+  template <class T, class Join>
+  __device__ static T reduce(T value, Join&& join) {
+#pragma unroll
+    for (int step = kLanes / 2; step > 0; step /= 2) value = join(value, shuffle_xor(value, step));
+    return value;
+  }
   template <class T>
   __device__ static T greatest(T value) {
-#pragma unroll
-    for (int step = kLanes / 2; step > 0; step /= 2) value = max(value, shuffle_xor(value, step));
-    return value;
+    return reduce(value, [](T x, T y) { return max(x, y); });
   }
   __device__ static int sum(int value) {
     if constexpr (kLanes == 32) {
       return static_cast<int>(__reduce_add_sync(~0u, static_cast<unsigned>(value)));
     } else {
-#pragma unroll
-      for (int step = kLanes / 2; step > 0; step /= 2) value += shuffle_xor(value, step);
-      return value;
+      return reduce(value, [](int x, int y) { return x + y; });
     }
   }
 };

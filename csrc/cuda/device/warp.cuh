@@ -23,8 +23,8 @@ __device__ inline uint64_t warp_max(uint64_t x) {
 }
 
 // The values of kLanes lanes from the first to this one.
-template <int kLanes = 32>
-__device__ inline int sum_so_far(int value) {
+template <int kLanes = 32, class Word>
+__device__ inline Word sum_so_far(Word value) {
 #pragma unroll
   for (int step = 1; step < kLanes; step *= 2) add_from_before<kLanes>(value, step);
   return value;

@@ -49,9 +49,9 @@ inline void wait_for_copies() {
 inline uint32_t anew(uint32_t x) { return x; }
 inline uint64_t anew(uint64_t x) { return x; }
 
-template <int kLanes>
-inline void add_from_before(int& sum, int step) {
-  const int other = __shfl_up_sync(~0u, sum, step);
+template <int kLanes, class Word>
+inline void add_from_before(Word& sum, int step) {
+  const Word other = __shfl_up_sync(~0u, sum, step);
   if (static_cast<int>(threadIdx.x % kLanes) >= step) sum += other;
 }
 
