@@ -130,7 +130,7 @@ class DelegateWriter {
   using Word = typename KeyWord<Bits>::type;
 
   __device__ DelegateWriter(const Delegates<Bits>& params, int64_t row, Digit digit, uint32_t* histogram)
-      : subranges_(params.subranges),
+      : params_(params),
         keys_(params.keys + row * params.subranges * kBeta),
         lanes_(params.lanes + row * params.subranges),
         digit_(digit),
@@ -138,7 +138,7 @@ class DelegateWriter {
 
   // `of_lane`: best_of_warp's, or best_of_group's.
   __device__ void operator()(int64_t subrange, const Best<Word, kBeta>& best, uint8_t of_lane) {
-    if (subrange >= subranges_) return;
+    if (subrange >= params_.subranges) return;
     greatest_ = max(greatest_, best.first);
     const uint32_t position = static_cast<uint32_t>(subrange) * kBeta;
     write(position, best.first);
@@ -154,10 +154,10 @@ class DelegateWriter {
  private:
   __device__ void write(uint32_t position, Word key) {
     keys_[position] = static_cast<Bits>(key);
-    atomicAdd(histogram_ + digit_.of(key, subranges_ * kBeta - 1 - position), 1u);
+    atomicAdd(histogram_ + digit_.of(key, params_.subranges * kBeta - 1 - position), 1u);
   }
 
-  uint32_t subranges_;
+  const Delegates<Bits>& params_;  // the kernel's: a copy takes registers
   Bits* keys_;
   uint8_t* lanes_;
   Digit digit_;
