@@ -299,7 +299,7 @@ def test_every_level_tells_short_rows_with_crowds_and_ties_from_others(probe, dt
     "dtype", [torch.float32, torch.int64, torch.bfloat16, torch.uint8], ids=oracle.name_of
 )
 def test_every_level_answers_rows_in_order_and_almost_in_order(probe, dtype):
-    """Rows of up to 64 that lie in order are told from those that all but do: of equals, or of a last step."""
+    """Rows of up to 64 that lie in order are told from those that all but do: for equals, or for one step."""
     for cols, k in itertools.product((2, 17, 40, 63, 64, 65), (2, 3, 16)):
         if k > cols:
             continue

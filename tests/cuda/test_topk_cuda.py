@@ -51,6 +51,9 @@ def test_by_index_is_the_same_set_by_ascending_index(device, dtype, index_dtype)
     for shape, dim, k in [
         ((300, 40), 1, 7),
         ((40, 300), 0, 11),
+        ((300, 250), 1, 33),
+        ((300, 1000), 1, 100),
+        ((64, 64), 1, 60),
         ((2, 70000), 1, 30000),
         ((1, 5), 1, 5),
         ((), 0, 1),

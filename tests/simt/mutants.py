@@ -67,6 +67,10 @@ SAMPLE = (
     "float64 normal 1x40000 k=100 sorted=0 form=delegate.from_sample forced=1 sm_count=3",
     "float64 increasing 1x40000 k=300 sorted=0 form=delegate.from_sample forced=1 buffer=64 sm_count=3",
 )
+ONE_WARP_BY_INDEX = (
+    "float32 normal 9x1000 k=100 sorted=0 by_index=1 form=bitonic.one_warp",
+    "float32 few_distinct 9x60 k=9 sorted=0 by_index=1 form=bitonic.one_warp",
+)
 EQUALS = (
     "float32 signed_zeros 3x3000 k=300 form=air.resident_row sm_count=2",
     "float32 few_distinct 3x3000 k=300 magnitude=1 form=air.resident_row sm_count=2",
@@ -368,6 +372,9 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // the bin is found", ";", NARROWED),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list is whole", ";", ONE_WARP),
+    Mutant("bitonic/one_warp.cu", "__syncwarp();  // no bit is set", ";", ONE_WARP_BY_INDEX),
+    Mutant("bitonic/one_warp.cu", "__syncwarp();  // all are marked", ";", ONE_WARP_BY_INDEX),
+    Mutant("bitonic/one_warp.cu", "(__popc(own)) - __popc(own)", "(__popc(own))", ONE_WARP_BY_INDEX),
     Mutant("device/list_ranks.cuh", "__syncwarp();  // all keys are there", ";", ONE_WARP),
     Mutant("device/list_ranks.cuh", "__syncwarp();  // all keys are there, in order", ";", ONE_WARP),
     Mutant("device/list_ranks.cuh", "__syncwarp();  // all counts are zero", ";", ONE_WARP),

@@ -214,7 +214,7 @@ def test_every_form_there_is_has_cases():
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_winners_by_index(dtype):
-    """Of a form that orders, one that does not, a copy, whole rows, and in parts."""
+    """Of a form that orders, one that does not, a copy, whole rows, in parts, and one that writes them so."""
     for shape, k, numbers in [
         ("3x700", 300, "form=air.one_block"),
         ("3x700", 40, "form=grid_select.registers"),
@@ -226,6 +226,10 @@ def test_winners_by_index(dtype):
             "form=sort.whole_rows forced=1 parts=4 capacity=1024 threads=128 blocks=2 tile=1024",
         ),
         ("1x40000", 20_000, "form=air.one_block sm_count=3"),
+        ("9x60", 9, "form=bitonic.one_warp"),
+        ("9x60", 60, "form=bitonic.one_warp"),
+        ("9x250", 33, "form=bitonic.one_warp"),
+        ("9x1000", 100, "form=bitonic.one_warp"),
     ]:
         line = f"{name_of(dtype)} few_distinct {shape} k={k} seed={k} sorted=0 by_index=1 {numbers}"
         assert check(Case.parse(line))

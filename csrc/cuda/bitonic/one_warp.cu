@@ -6,7 +6,7 @@
 //   3. The indices of what reaches the bound are listed in shared memory.
 //      Where k is too many for maxima to bound, and the list has room, all are.
 //   4. Listed elements are ranked (device/list_ranks.cuh). Those of rank below k are written in their place:
-//      in order, whatever was asked for.
+//      in order, whatever was asked for; but where order by index is, they are marked, and written so.
 // Elements are compared as floats or keys (device/row_numbers.cuh), and ranked by keys and indices.
 //
 // Where many elements equal the bound, what is above it is listed and ranked, and of them those of the lowest
@@ -317,7 +317,32 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
   }
 }
 
-template <class Order, int kLanes, int kElements>
+// Winners of a team's row, marked in shared memory: a bit each.
+template <int kLanes>
+struct Marks {
+  uint32_t words[kLanes];  // of 32 elements, as many as a row has at most
+
+  // By the team, around what marks winners.
+  __device__ void clear() {
+    words[Team<kLanes>::member()] = 0;
+    __syncwarp();  // no bit is set
+  }
+  __device__ void mark(uint32_t index) { atomicOr(words + index / 32, 1u << index % 32); }
+
+  // Calls write(place, index) for each winner, in ascending order of both.
+  template <class Write>
+  __device__ void visit(Write&& write) const {
+    __syncwarp();  // all are marked
+    const int member = Team<kLanes>::member();
+    uint32_t own = words[member];
+    int place = sum_so_far<kLanes>(__popc(own)) - __popc(own);
+    for (; own != 0; own &= own - 1, ++place) {
+      write(place, 32 * member + __ffs(static_cast<int>(own)) - 1);
+    }
+  }
+};
+
+template <class Order, int kLanes, int kElements, bool kByIndex>
 __global__ void __launch_bounds__(tuning::kOneWarpThreads,
                                   tuning::one_warp_blocks(sizeof(typename Order::Bits), kElements))
     select_rows(Params<typename Order::Bits> params, Order order) {
@@ -331,9 +356,20 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
   const Bits* const input = params.input + row * params.row_stride;
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
   const Share share(input, params.cols, Team<kLanes>::member(), kLanes, Numbers<Order>(order));
-  select_row<kLanes>(input, params.cols, order, share, kAllPresent, params.maxima, params.k, lists[team],
-                     own_row < params.rows,
-                     [&](int rank, Bits bits, uint32_t index) { output.write(rank, bits, index); });
+  const auto select = [&](auto&& write_winner) {
+    select_row<kLanes>(input, params.cols, order, share, kAllPresent, params.maxima, params.k, lists[team],
+                       own_row < params.rows, write_winner);
+  };
+  if constexpr (kByIndex) {
+    static_assert(kElements <= 32, "a word a lane");
+    __shared__ Marks<kLanes> of_teams[tuning::kOneWarpThreads / kLanes];
+    Marks<kLanes>& marks = of_teams[team];
+    marks.clear();
+    select([&](int, Bits, uint32_t index) { marks.mark(index); });
+    marks.visit([&](int place, int index) { output.write(place, input[index], index); });
+  } else {
+    select([&](int rank, Bits bits, uint32_t index) { output.write(rank, bits, index); });
+  }
 }
 
 // A bit for each of a lane's elements that is a candidate.
@@ -504,8 +540,10 @@ cudaError_t launch(const OneWarp& config, const StridedProblem& strided, const B
     constexpr int kRowsABlock = tuning::kOneWarpThreads / kLanes;
     const int64_t blocks = (problem.rows + kRowsABlock - 1) / kRowsABlock;
     if (blocks > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
-    return launch_kernel(/*ahead=*/false, select_rows<Order, kLanes, kElements>,
-                         static_cast<unsigned>(blocks), tuning::kOneWarpThreads, 0, stream, params, order);
+    const auto kernel = problem.by_index ? select_rows<Order, kLanes, kElements, /*kByIndex=*/true>
+                                         : select_rows<Order, kLanes, kElements, /*kByIndex=*/false>;
+    return launch_kernel(/*ahead=*/false, kernel, static_cast<unsigned>(blocks), tuning::kOneWarpThreads, 0,
+                         stream, params, order);
   }
   TileParams<Bits> params{};
   fill_params(params, config, problem, buffers);

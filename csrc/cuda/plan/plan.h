@@ -45,11 +45,16 @@ struct Plan {
   std::optional<sort::LastInPlace> last_in_place;  // or this one
 };
 
+// Forms that write winners by index where they are wanted so.
+template <class Form>
+inline constexpr bool kWritesByIndex =
+    std::is_same_v<Form, sort::Copy> || std::is_same_v<Form, bitonic::OneWarp>;
+
 // Whether one of the steps follows a selection by this form, which is in_order(problem) where it leaves what
 // the problem wants.
 template <class Form>
 bool needs_order(const Form& form, const Problem& problem) {
-  if (problem.by_index) return problem.k > 1 && !std::is_same_v<Form, sort::Copy>;
+  if (problem.by_index) return problem.k > 1 && !kWritesByIndex<Form>;
   return problem.sorted && !form.in_order(problem);
 }
 template <class Form>
