@@ -292,43 +292,33 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   if (!numbers.is_bound(found.bound)) return found;
   const uint32_t room = static_cast<uint32_t>(params.room);
   const auto index_of = [&](int i) { return own.index(i); };
+  const uint32_t reaching =
+      choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); });
   // Where warps have the same bound, the others may have as many equals of it.
   if (of_row.tied == 1 || 2 * of_row.tied < warps) {
-    list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], found.bound); }),
-                  room, list, shared.listed, index_of);
+    list_elements(reaching, room, list, shared.listed, index_of);
     __syncthreads();  // the list is whole
     found.listed = static_cast<int>(shared.listed);
     found.whole = params.k <= found.listed && found.listed <= params.room;
     const bool few = found.listed <= 2 * params.k + tuning::kAirResidentBeyond;
     if (found.listed <= params.room && (few || of_row.tied == 1)) return found;
   }
-  for (bool raised = false;; raised = true) {
-    list_elements(choose<kElements>([&](int i) { return Compared::is_above(own.number[i], found.bound); }),
-                  room, list, shared.above, index_of);
-    const Equals<Share, kLanesOfLine> equals(
-        choose<kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); }),
-        shared.equals);
-    __syncthreads();  // the list is whole, and equals are counted
-    const int above = static_cast<int>(shared.above);
-    // Where the list had no room, values may be few, and the greatest that of all winners.
-    const bool raises = !kCounts && above >= params.k && found.listed > params.room;
-    const bool reached = !raised || above + static_cast<int>(equals.count(shared.equals)) >= params.k;
-    if (above <= params.room && reached && !raises) {
-      found.listed = above;
-      found.whole = found.equals = true;
-      write_equals(equals, shared.equals, above, list, index_of, numbers, found.bound, write);
-      return found;
-    }
+  const uint32_t equal =
+      choose<kElements>([&](int i) { return Compared::is_equal(own.number[i], found.bound); });
+  list_elements(reaching & ~equal, room, list, shared.above, index_of);
+  const Equals<Share, kLanesOfLine> equals(equal, shared.equals);
+  __syncthreads();  // the list is whole, and equals are counted
+  const int above = static_cast<int>(shared.above);
+  if (above <= params.room) {
+    found.listed = above;
+    found.whole = found.equals = true;
+    write_equals(equals, shared.equals, above, list, index_of, numbers, found.bound, write);
+  } else {
     __syncthreads();  // all know it, before counts are reset
-    if (raised || !raises) break;
-    found.bound = found.greatest;
-    if (threadIdx.x == 0) shared.above = 0;
-    shared.equals.reset();
-    __syncthreads();  // nothing is counted yet
+    found = settle_crowd<Order, kElements>(params, input, order, list, shared, found, params.room,
+                                           tuning::kAirResidentTurns, write);
   }
-  found.bound = of_row.bound;
-  return settle_crowd<Order, kElements>(params, input, order, list, shared, found, params.room,
-                                        tuning::kAirResidentTurns, write);
+  return found;
 }
 
 // The list by digits, of k elements or more, as many as there is room for; is how many. The row is loaded
