@@ -7,7 +7,8 @@
 //  3. The place of each is the number of better ones. It is counted for a few rows at a time, so that the
 //     processor, which works ahead, need not wait for each row's list.
 //
-// No step has a branch that depends on the elements, but for how many reach the floor, and in which strips.
+// No step has a branch that depends on the elements, but for whether they are in order, how many reach the
+// floor, and in which strips.
 // For k = 1 the best delegate is the winner's key, and the first element that has it the winner.
 #pragma once
 

@@ -90,7 +90,7 @@ void OneWarp::describe(const Problem&, char* text, size_t text_bytes) const {
 Work OneWarp::work(const Problem& problem, const Device& device) const {
   constexpr int kWarpsPerSm = 32;
   Work work = work_of(problem, device, problem.rows, lanes, kWarpsPerSm * 32 / lanes, /*reads=*/1);
-  work.way = maxima == 0 ? 1 : 0;
+  work.way = maxima == 0 ? 1 : 0;  // ranking a row whole, or what reaches a bound
   return work;
 }
 

@@ -264,7 +264,7 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
     so_far = sum_so_far<kLanes>(__popc(elements));
     listed = Team<kLanes>::from(so_far, kLanes - 1);
   };
-  // Where a lane has more elements, rows are longer than any list, and the code would cost them registers.
+  // Where a lane has more elements, rows are longer than any list: their kernels do without the code.
   if constexpr (Share::kElements <= 16) {
     if (maxima == 0 && !__any_sync(~0u, present != kAllPresent)) {
       const int most = kLanes == 32 ? cols : static_cast<int>(__reduce_max_sync(~0u, cols));

@@ -157,7 +157,7 @@ class DelegateWriter {
     atomicAdd(histogram_ + digit_.of(key, params_.subranges * kBeta - 1 - position), 1u);
   }
 
-  const Delegates<Bits>& params_;  // the kernel's: a copy takes registers
+  const Delegates<Bits>& params_;
   Bits* keys_;
   uint8_t* lanes_;
   Digit digit_;
