@@ -30,6 +30,11 @@ struct KeyDistance {
   GPUTOPK_HOST_DEVICE Word operator()(Word bits) const {
     return static_cast<Word>(static_cast<Word>((bits & keep) ^ mirror) - origin);
   }
+  // The pattern at a distance, where none loses a bit.
+  GPUTOPK_HOST_DEVICE bool keeps_all() const { return keep == static_cast<Word>(~Word{0}); }
+  GPUTOPK_HOST_DEVICE Word bits_at(Word distance) const {
+    return static_cast<Word>(static_cast<Word>(distance + origin) ^ mirror);
+  }
 };
 
 template <class Bits_, bool kFloating_>

@@ -49,21 +49,20 @@ def test_all_of_a_row_in_any_order_is_a_copy():
     ("dtype", "block"), [(torch.float32, BLOCK), (torch.uint8, BLOCK), (torch.int64, WIDE_BLOCK)]
 )
 def test_a_block_sorts_what_it_has_room_for(dtype, block):
-    for cols, cluster in [(block, False), (block + 1, True)]:
+    for cols, parts in [(block, False), (block + 1, True)]:
         text = plan(meta(1, cols, dtype=dtype), cols, algorithm=SORT)
-        assert ("sort: a cluster of" in text) == cluster and "no further step" in text, text
+        assert ("parts a row" in text) == parts and "no further step" in text, text
         text = plan(meta(1, 1 << 20, dtype=dtype), cols, algorithm=AIR)
-        assert ("then order_rows, a cluster of" in text) == cluster, text
+        assert (re.search(r"then order_rows in \d+ parts", text) is not None) == parts, text
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.uint8, torch.int64])
-def test_one_row_has_a_cluster_of_as_many_blocks_as_there_are(dtype):
-    for cols in (20_000, 60_000):
-        text = plan(meta(1, cols, dtype=dtype), cols, algorithm=SORT)
-        assert int(re.search(r"a cluster of (\d+) blocks", text)[1]) == 16, text
-    for rows, cols in [(2, 20_000), (100, 60_000), (1, 100_000)]:
+def test_few_parts_are_as_many_for_each_sm(dtype):
+    for rows, cols in [(1, 20_000), (1, 60_000), (1, 300_000), (3, 100_000), (12, 40_000)]:
         text = plan(meta(rows, cols, dtype=dtype), cols, algorithm=SORT)
-        assert "parts a row" in text, text
+        parts = rows * int(re.search(r"(\d+) parts a row", text)[1])
+        sms = int(re.search(r"(\d+) SMs", text)[1])
+        assert parts % sms == 0, text
 
 
 def test_few_of_a_long_row_are_no_case_for_sorting():

@@ -302,23 +302,11 @@ template <>
 cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::sort::WholeRows::plan(problem, device);
   cuda::sort::Shape& shape = config.shape;
-  if (const int64_t parts = take("parts", 0)) {
-    shape.parts = static_cast<int>(parts);
-    shape.cluster = {};
-  }
-  if (const int blocks = static_cast<int>(take("cluster", 0))) {
-    const int64_t chunk = (problem.cols / blocks + 64) / 64 * 64;
-    const int64_t capacity = (cuda::sort::most_of_part(chunk, blocks) + 63) / 64 * 64;
-    shape.parts = 2;  // in a cluster's place
-    shape.cluster = {blocks, static_cast<int>(take("threads", 128)), static_cast<int>(chunk),
-                     static_cast<int>(capacity)};
-    require(capacity <= 8 * shape.cluster.threads, "so large a capacity for its threads");
-  }
-
+  if (const int64_t parts = take("parts", 0)) shape.parts = static_cast<int>(parts);
   shape.sample_blocks = static_cast<int>(take("sample_blocks", 1));
-
   shape.sample_chunk = static_cast<int>(take("sample_chunk", 8 * shape.parts / shape.sample_blocks));
-  require(shape.sample_blocks <= std::min(shape.parts, device.cluster_blocks), "blocks of a sample");
+  require(shape.sample_blocks == 1 || shape.sample_chunk % cuda::tuning::kSortRanked == 0,
+          "entries of a sample's chunk");
   shape.threads = static_cast<int>(take("threads", shape.threads));
   shape.capacity = static_cast<int>(take("capacity", shape.capacity));
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));

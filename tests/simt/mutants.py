@@ -117,22 +117,19 @@ LARGE_PARTS = (
     "tile=1024 sm_count=2",
 )
 SAMPLED = (
-    "float32 normal 1x9000 k=4700 form=sort.whole_rows forced=1 parts=16 sample_blocks=4 capacity=1024 "
-    "threads=128 blocks=2 tile=1024",
-    "int16 few_distinct 1x9000 k=9000 form=sort.whole_rows forced=1 parts=8 sample_blocks=8 capacity=2048 "
-    "threads=256",
+    "float32 normal 1x9000 k=4700 form=sort.whole_rows forced=1 parts=15 sample_blocks=4 sample_chunk=128 "
+    "capacity=1024 threads=128 blocks=2 tile=1024",
+    "int16 few_distinct 1x9000 k=9000 form=sort.whole_rows forced=1 parts=8 sample_blocks=8 sample_chunk=128 "
+    "capacity=2048 threads=256",
 )
 CROWDED = (
     "float32 winners_in_one_subrange 2x4000 k=4000 form=sort.whole_rows sm_count=2",
     "float32 few_distinct 2x3000 k=3000 form=sort.whole_rows sm_count=2",
 )
+PACKED_DIGITS = ("int32 winners_in_one_subrange 2x4000 k=4000 form=sort.whole_rows sm_count=2",)
 PACKED = (
     "int16 normal 2x100000 k=700 form=delegate.one_cluster sm_count=4",
-    "bfloat16 normal 1x5000 k=2000 form=sort.whole_rows forced=1 cluster=16 threads=128 sm_count=2",
-)
-SORTED_IN_CLUSTER = (
-    "float32 normal 2x3000 k=3000 form=sort.whole_rows forced=1 cluster=4 threads=256 sm_count=2",
-    "int16 few_distinct 1x5000 k=2000 form=sort.whole_rows forced=1 cluster=16 threads=128 sm_count=2",
+    "bfloat16 normal 1x5000 k=2000 form=sort.whole_rows sm_count=2",
 )
 
 LAST = (  # a copy leaves the worst anywhere
@@ -407,10 +404,18 @@ MUTANTS = (
     Mutant("sort/parts.cu", "__syncthreads();  // bins are clear", ";", SORTED),
     Mutant("sort/parts.cu", "part < needed", "part + 1 < needed", LARGE_PARTS),
     Mutant("sort/parts.cu", "__syncthreads();  // all ranks are known", ";", SAMPLED),
-    Mutant("sort/parts.cu", "Cluster::wait();  // all chunks are in order", "__syncthreads();", SAMPLED),
-    Mutant("sort/parts.cu", "at - first + (is_before(at) ? 1 : 0)", "at - first", SAMPLED),
+    Mutant("sort/parts.cu", "__syncthreads();  // ranks are zero", ";", SAMPLED),
+    Mutant("sort/parts.cu", "before[e] += is_before(firsts[e] + before[e]);", ";", SAMPLED),
+    Mutant("sort/parts.cu", "min(other + e * step, chunks - 1)", "0 * (other + e * step)", SAMPLED),
+    Mutant("sort/parts.cu", "__syncthreads();  // all warps have theirs", ";", SORTED),
+    Mutant("sort/parts.cu", "end >= kept", "end > kept + 1", SAMPLED),
+    Mutant("sort/splitters.cuh", "__syncthreads();  // splitters are counted", ";", SAMPLED),
+    Mutant("sort/splitters.cuh", "(key == other) & (index < indices_[splitter])", "(key == other)", SAMPLED),
+    Mutant("sort/splitters.cuh", "parts[e] = middle + 1", "parts[e] = ends[e]", SAMPLED),
+    Mutant("sort/splitters.cuh", "index = last_index_", "index = range.least_index", SAMPLED),
+    Mutant("sort/splitters.cuh", "min(max(key, range.least), range.greatest)", "max(key, range.least)", SAMPLED),
     Mutant(
-        "sort/parts.cu",
+        "sort/large_part.cuh",
         "__syncthreads();  // the next chunk comes to where the last one was",
         ";",
         LARGE_PARTS,
@@ -421,15 +426,9 @@ MUTANTS = (
     Mutant("device/block_sort.cuh", "__syncthreads();  // all ranges are known", ";", CROWDED),
     Mutant("device/block_sort.cuh", "least_index_ + Packed::index(index)", "Packed::index(index)", PACKED),
     Mutant("device/block_sort.cuh", "range.index_bits <= 16", "true", PACKED),
-    Mutant("sort/one_cluster.cu", "__syncthreads();  // the chunk is in order", ";", SORTED_IN_CLUSTER),
-    Mutant("sort/one_cluster.cu", "__syncthreads();  // the part is known", ";", SORTED_IN_CLUSTER),
-    Mutant(
-        "sort/one_cluster.cu",
-        "Cluster::wait();  // all have cut their chunks",
-        "__syncthreads();",
-        SORTED_IN_CLUSTER,
-    ),
-    Mutant("sort/one_cluster.cu", "rank % blocks == 0", "rank % blocks == 1", SORTED_IN_CLUSTER),
+    Mutant("device/block_sort.cuh", "static_cast<Index>(~index)", "index", SORTED),
+    Mutant("device/block_sort.cuh", "least_ + distance", "distance", SORTED),
+    Mutant("device/block_sort.cuh", "__syncthreads();  // all are taken out", ";", PACKED_DIGITS),
     # The last in its place.
     Mutant(
         "sort/last_in_place.cu",

@@ -85,13 +85,16 @@ FORMS = {
     "sort.whole_rows": [
         ("5x700", 350, ""),
         ("2x3000", 3000, "sm_count=2"),
-        ("2x3000", 3000, "forced=1 cluster=4 threads=256 sm_count=2"),
-        ("1x3000", 1700, "forced=1 cluster=16 threads=64 sm_count=2"),
         ("1x20000", 9000, "sm_count=2"),
+        ("1x20000", 20_000, "sm_count=14"),
         ("1x9000", 4700, "forced=1 parts=4 capacity=1024 threads=128 blocks=2 tile=1024 sm_count=2"),
         ("1x9000", 4700, "forced=1 parts=2 capacity=128 threads=64 blocks=2 tile=1024 sm_count=2"),
-        ("1x9000", 4700, "forced=1 parts=16 sample_blocks=4 capacity=1024 threads=128 blocks=2 tile=1024"),
-        ("2x9000", 9000, "forced=1 parts=8 sample_blocks=8 capacity=2048 threads=256 cluster_room=2"),
+        (
+            "1x9000",
+            4700,
+            "forced=1 parts=15 sample_blocks=4 sample_chunk=128 capacity=1024 threads=128 blocks=2 tile=1024",
+        ),
+        ("2x9000", 9000, "forced=1 parts=7 sample_blocks=2 sample_chunk=256 capacity=2048 threads=256"),
     ],
     "split_bucket.radix": [
         ("3x3000", 20, "forced=1 threads=128"),

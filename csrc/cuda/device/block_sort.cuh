@@ -46,6 +46,11 @@ struct BlockMemory {
   __device__ Entries entries() const { return {values, indices, sizeof(Index) == 8}; }
 };
 
+// bins_for, without a loop.
+__device__ inline int bins_of(int entries) {
+  return max(kLeastBins, 1 << bits_of(static_cast<uint32_t>(max(entries, 1) - 1)));
+}
+
 // The bin of an entry, by one digit of a range.
 template <class Word, class Index>
 struct DigitBins {
@@ -234,64 +239,112 @@ struct BlockScratch {
   }
 };
 
-// Entries as they lie in memory while they are ranked. A key and an index that have room in one word lie in
-// place of the index, so that one comparison tells which entry is better.
-template <class Order, class Index>
+// Entries as they lie in memory while they are ranked. Where a key and an index have room in one word they lie
+// in one, so that one comparison tells which entry is better: of 2-byte keys, in place of the index; of 4-byte
+// ones, where kPacks has it, in place of both, a key as its distance from the least, if the pattern can be told
+// from that. (That takes a few registers more, which kernels that do other things too do not have.)
+template <class Order, class Index, bool kPacks>
 class PlacedEntries {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Memory = BlockMemory<Bits, Index>;
-  using Packed = Resident<Bits>;
-  static constexpr bool kMayPack = Packed::kDistinct && sizeof(Index) == 4;
+  using Halves = Resident<Bits>;
+  static constexpr bool kHalves = Halves::kDistinct && sizeof(Index) == 4;
+  static constexpr bool kWholes = kPacks && sizeof(Bits) == 4 && sizeof(Index) == 4;
 
  public:
-  __device__ PlacedEntries(const Memory& memory, const EntryRange<Word, Index>& range)
-      : memory_(memory), least_index_(range.least_index), packs_(kMayPack && range.index_bits <= 16) {}
+  struct Entry {
+    Bits bits;
+    Word key;
+    Index index;
+  };
+
+  __device__ PlacedEntries(const Order& order, const Memory& memory, const EntryRange<Word, Index>& range)
+      : memory_(memory), least_(range.least), least_index_(range.least_index), packs_(false) {
+    if constexpr (kHalves) packs_ = range.index_bits <= 16;
+    if constexpr (kWholes) {
+      packs_ = order.distance_from(range.least, range.greatest, distance_) && distance_.keeps_all();
+    }
+  }
 
   __device__ __forceinline__ void put(const Order& order, int at, Bits bits, Index index) const {
+    if constexpr (kWholes) {
+      if (packs_) {
+        words()[at] = uint64_t{distance_(bits)} << 32 | static_cast<Index>(~index);
+        return;
+      }
+    }
     memory_.values[at] = bits;
-    if constexpr (kMayPack) {
-      if (packs_) index = Packed::held(order(bits), index - least_index_);
+    if constexpr (kHalves) {
+      if (packs_) index = Halves::held(order(bits), index - least_index_);
     }
     memory_.indices[at] = index;
   }
-  __device__ __forceinline__ void get(int at, Bits& bits, Index& index) const {
-    bits = memory_.values[at];
-    index = memory_.indices[at];
-    if constexpr (kMayPack) {
-      if (packs_) index = least_index_ + Packed::index(index);
-    }
-  }
-  // How many of those number `first` to `last` - 1 are better than one with this key and index, number `own`.
-  __device__ __forceinline__ int better(const Order& order, int first, int last, int own, Word key,
-                                        Index index) const {
-    int better = 0;
-    if constexpr (kMayPack) {
+  __device__ __forceinline__ Entry get(const Order& order, int at) const {
+    if constexpr (kWholes) {
       if (packs_) {
-        const Index word = memory_.indices[own];
-        for (int other = first; other < last; ++other) better += memory_.indices[other] > word;
+        const uint64_t word = words()[at];
+        const Word distance = static_cast<Word>(word >> 32);
+        return {distance_.bits_at(distance), least_ + distance, static_cast<Index>(~static_cast<Index>(word))};
+      }
+    }
+    const Bits bits = memory_.values[at];
+    Index index = memory_.indices[at];
+    if constexpr (kHalves) {
+      if (packs_) index = least_index_ + Halves::index(index);
+    }
+    return {bits, order(bits), index};
+  }
+  // How many of those number `first` to `last` - 1 are better than `entry`, number `own`.
+  __device__ __forceinline__ int better(const Order& order, int first, int last, int own,
+                                        const Entry& entry) const {
+    int better = 0;
+    if constexpr (kHalves || kWholes) {
+      if (packs_) {
+        const auto* const packed = [&] {
+          if constexpr (kHalves) return memory_.indices;
+          if constexpr (kWholes) return words();
+        }();
+        const auto word = packed[own];
+        for (int other = first; other < last; ++other) better += packed[other] > word;
         return better;
       }
     }
     for (int other = first; other < last; ++other) {
-      const Word other_key = order(memory_.values[other]);
-      better += (other_key > key) | ((other_key == key) & (memory_.indices[other] < index));
+      const Word key = order(memory_.values[other]);
+      better += (key > entry.key) | ((key == entry.key) & (memory_.indices[other] < entry.index));
     }
     return better;
   }
-  // Puts indices back in their place. By all threads of a block.
-  __device__ void unpack(int count) const {
+  // Puts values and indices in their places. Of kItems a thread at most; by all threads of a block.
+  template <int kItems>
+  __device__ void unpack(const Order& order, int count) const {
     if (!packs_) return;
-    for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) {
-      Bits bits;
-      get(i, bits, memory_.indices[i]);
+    const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+    Entry entries[kItems];
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (thread + e * threads < count) entries[e] = get(order, thread + e * threads);
+    }
+    __syncthreads();  // all are taken out
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (thread + e * threads < count) {
+        memory_.values[thread + e * threads] = entries[e].bits;
+        memory_.indices[thread + e * threads] = entries[e].index;
+      }
     }
     __syncthreads();  // all are back
   }
 
  private:
+  // `capacity` words of 64 bits: the indices, and behind them the values.
+  __device__ uint64_t* words() const { return reinterpret_cast<uint64_t*>(memory_.indices); }
+
   Memory memory_;
+  Word least_;
   Index least_index_;
+  KeyDistance<Word> distance_;
   bool packs_;
 };
 
@@ -445,9 +498,9 @@ sort_by_digits(int64_t count, Order order, Entries from, Entries to,
 // Brings entries that threads hold, number `thread + e * threads` each, to their bins in memory; bins are
 // zero. scratch.comparisons is then what ranking within bins takes. By all threads of a block, with barriers
 // before and behind.
-template <int kItems, class Order, class Index, class BinOf, class Bits = typename Order::Bits>
+template <int kItems, class Order, class Index, bool kPacks, class BinOf, class Bits = typename Order::Bits>
 __device__ __forceinline__ void place_in_bins(int count, const Order& order,
-                                              const PlacedEntries<Order, Index>& placed, uint32_t* bins,
+                                              const PlacedEntries<Order, Index, kPacks>& placed, uint32_t* bins,
                                               BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
                                               const Bits (&bits)[kItems], const Index (&indices)[kItems],
                                               BinOf&& bin_of) {
@@ -461,7 +514,7 @@ __device__ __forceinline__ void place_in_bins(int count, const Order& order,
     }
   }
   __syncthreads();
-  start_bins(bins, bins_for(count), scratch.warp_sums, &scratch.comparisons);
+  start_bins(bins, bins_of(count), scratch.warp_sums, &scratch.comparisons);
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (thread + e * threads < count) {
@@ -480,14 +533,14 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
 // Brings entries that are placed in the bins `all` to new ones, scratch.new_bin_of. Most entries are what
 // is left when a sixteenth of them is taken off at either end, if that does not crowd itself. By all threads
 // of a block.
-template <int kItems, class Order, class Index, class Bits = typename Order::Bits>
-__device__ __noinline__ void deal_bins_anew(int count, Order order, PlacedEntries<Order, Index> placed,
+template <int kItems, class Order, class Index, bool kPacks, class Bits = typename Order::Bits>
+__device__ __noinline__ void deal_bins_anew(int count, Order order, PlacedEntries<Order, Index, kPacks> placed,
                                             uint32_t* bins,
                                             RangeBins<typename KeyWord<Bits>::type, Index> all,
                                             BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int count_of_bins = bins_for(count);
+  const int count_of_bins = bins_of(count);
   const uint32_t margin = static_cast<uint32_t>(count) / 16;
   const auto holds = [&](int bin, uint32_t place) { return bins[bin] <= place && place < bins[bin + 1]; };
   if (thread == 0) scratch.outside = 0;
@@ -513,10 +566,8 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, PlacedEntrie
     SeenEntries<Word, Index> seen{};
     const int end = static_cast<int>(bins[last + 1]);
     for (int i = static_cast<int>(bins[first]) + thread; i < end; i += threads) {
-      Bits bits;
-      Index index;
-      placed.get(i, bits, index);
-      seen.see(order(bits), index);
+      const auto entry = placed.get(order, i);
+      seen.see(entry.key, entry.index);
     }
     const auto range = seen.range_over_block(scratch.of_warps);
     if (thread == 0) {
@@ -540,7 +591,11 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, PlacedEntrie
   Index indices[kItems];
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads < count) placed.get(thread + e * threads, bits[e], indices[e]);
+    if (thread + e * threads < count) {
+      const auto entry = placed.get(order, thread + e * threads);
+      bits[e] = entry.bits;
+      indices[e] = entry.index;
+    }
   }
   __syncthreads();
   clear_bins(bins, count_of_bins);
@@ -563,7 +618,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order, PlacedEntrie
 template <class Bits, class Index>
 __device__ __forceinline__ void prepare_sort(int count, const BlockMemory<Bits, Index>& memory,
                                              BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
-  clear_bins(memory.counters, bins_for(count));
+  clear_bins(memory.counters, bins_of(count));
   if (threadIdx.x == 0) scratch.comparisons = 0;
 }
 
@@ -598,7 +653,7 @@ __device__ __forceinline__ void rank_few(int count, int wanted, const Order& ord
 // Puts the best `wanted` of `count` entries in order, which are no more than blockDim.x * kItems: read(i,
 // bits, index) gives number i and is called for all of them before write(rank, bits, index) is for any, once
 // for each rank < wanted. By all threads of a block, with a barrier before the next call.
-template <int kItems, class Order, class Index, class Read, class Write>
+template <int kItems, bool kPacks = false, class Order, class Index, class Read, class Write>
 __device__ void sort_prepared(int count, int wanted, const Order& order,
                               const BlockMemory<typename Order::Bits, Index>& memory,
                               BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
@@ -611,7 +666,7 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
     return;
   }
   uint32_t* const bins = memory.counters;
-  const int count_of_bins = bins_for(count);
+  const int count_of_bins = bins_of(count);
   Bits bits[kItems];
   Index indices[kItems];
 #pragma unroll
@@ -624,7 +679,7 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
     if (thread + e * threads < count) seen.see(order(bits[e]), indices[e]);
   }
   const EntryRange<Word, Index> range = seen.range_over_block(scratch.of_warps);
-  const PlacedEntries<Order, Index> placed(memory, range);
+  const PlacedEntries<Order, Index, kPacks> placed(order, memory, range);
   const auto all = RangeBins<Word, Index>::over(order, range, count_of_bins);
   place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices,
                         [&](Word key, Index index) { return all.of(key, index); });
@@ -636,7 +691,7 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
   if (anew) {
     deal_bins_anew<kItems>(count, order, placed, bins, all, scratch);
     if (takes_more_than(tuning::kSortCrowdedBin)) {
-      placed.unpack(count);
+      placed.template unpack<kItems>(order, count);
       sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.digits.range,
                                            memory.counters);
       for (int i = thread; i < min(count, wanted); i += threads) {
@@ -646,27 +701,24 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
     }
   }
   for (int i = thread; i < count; i += threads) {
-    Bits own;
-    Index index;
-    placed.get(i, own, index);
-    const Word key = order(own);
-    const uint32_t bin = anew ? scratch.new_bin_of(key, index) : all.of(key, index);
+    const auto own = placed.get(order, i);
+    const uint32_t bin = anew ? scratch.new_bin_of(own.key, own.index) : all.of(own.key, own.index);
     const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
     if (first >= wanted) break;  // nor is any behind it
-    const int rank = first + placed.better(order, first, last, i, key, index);
-    if (rank < wanted) write(rank, own, index);
+    const int rank = first + placed.better(order, first, last, i, own);
+    if (rank < wanted) write(rank, own.bits, own.index);
   }
 }
 
 // The same from the beginning.
-template <int kItems, class Order, class Index, class Read, class Write>
+template <int kItems, bool kPacks = false, class Order, class Index, class Read, class Write>
 __device__ void sort_in_block(int count, int wanted, const Order& order,
                               const BlockMemory<typename Order::Bits, Index>& memory,
                               BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
                               Read&& read, Write&& write) {
   prepare_sort(count, memory, scratch);
   __syncthreads();
-  sort_prepared<kItems>(count, wanted, order, memory, scratch, read, write);
+  sort_prepared<kItems, kPacks>(count, wanted, order, memory, scratch, read, write);
 }
 
 }  // namespace gputopk::cuda

@@ -41,8 +41,8 @@ size_t sort_bytes(const Problem& problem, const Shape& shape) {
 
 namespace {
 
-// Of sorting by a block, in a cluster, and in parts.
-int way_of(const Shape& shape) { return shape.parts == 1 ? 0 : shape.cluster.blocks > 0 ? 1 : 2; }
+// Of sorting by a block, and in parts.
+int way_of(const Shape& shape) { return shape.parts == 1 ? 0 : 1; }
 
 constexpr int kStatic = 2048;  // the variables of kernels that deal entries out
 
@@ -52,25 +52,6 @@ int items_of(const Problem& problem) {
 }
 
 int entry_bytes_of(const Problem& problem) { return dtype_bytes(problem.dtype) + index_bytes(problem); }
-
-// The smallest cluster that has room for a row, or the largest that leaves no SM two blocks. Without blocks:
-// there is none.
-ClusterShape cluster_of(const Problem& problem, int64_t entries, const Device& device) {
-  const int most = most_in_block(problem, device);
-  ClusterShape cluster{};
-  for (int blocks = 2; blocks <= std::min(device.cluster_blocks, tuning::kSortClusterMostBlocks);
-       blocks *= 2) {
-    const int64_t chunk = divide_up(divide_up(entries, blocks), 64) * 64;
-    const int64_t capacity = divide_up(most_of_part(chunk, blocks), 64) * 64;
-    if (capacity > most) continue;
-    const ClusterShape shape{blocks, threads_for(capacity, items_of(problem)), static_cast<int>(chunk),
-                             static_cast<int>(capacity)};
-    const int64_t bytes = cluster_bytes(entry_bytes_of(problem), shape) + tuning::kSortClusterStaticBytes;
-    if (bytes > device.shared_bytes_per_block) continue;
-    if (cluster.blocks == 0 || problem.rows * blocks <= device.sm_count) cluster = shape;
-  }
-  return cluster;
-}
 
 }  // namespace
 
@@ -101,45 +82,50 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
     shape.capacity = static_cast<int>(divide_up(std::max<int64_t>(entries, 1), 64) * 64);
     return shape;
   }
-  if (problem.rows <= tuning::kSortClusterMostRows) shape.cluster = cluster_of(problem, entries, device);
-  // Parts that half the threads have room for with the slack; more of them where there are fewer than SMs.
-  const int64_t room = most / 2 / tuning::kSortPartSlack;
-  const int64_t parts = std::max(divide_up(entries, room), divide_up(device.sm_count, problem.rows));
-  shape.parts = static_cast<int>(std::min<int64_t>(power_of_two_from(parts), tuning::kSortMaxParts));
-  // Blocks of a cluster share the sample.
-  const int64_t sample = int64_t{shape.parts} * tuning::kSortSamplesPerPart;
-  const int most_blocks = std::min(device.cluster_blocks, tuning::kSortClusterMostBlocks);
+  // The smallest blocks that leave a row few parts.
+  const auto parts_of = [&](int threads) {
+    const int64_t room = std::min<int64_t>(int64_t{threads} * items, most);
+    return divide_up(static_cast<int64_t>(tuning::kSortPartSlack * static_cast<double>(entries)), room);
+  };
+  shape.threads = tuning::kSortPartThreads;
+  while (shape.threads < tuning::kSortMaxThreads && parts_of(shape.threads) > tuning::kSortFewParts) {
+    shape.threads *= 2;
+  }
+  // As many for each SM, where those are few.
+  const int64_t per_sm = divide_up(parts_of(shape.threads) * problem.rows, device.sm_count);
+  const int64_t parts = per_sm <= tuning::kSortFewPartsPerSm
+                            ? std::max(per_sm * device.sm_count / problem.rows, parts_of(shape.threads))
+                            : parts_of(shape.threads);
+  shape.parts = static_cast<int>(std::clamp<int64_t>(parts, 2, tuning::kSortMaxParts));
+  shape.capacity = std::min(shape.threads * items, most);
+
+  // Chunks of the sample, a block each.
+  const int64_t sample = power_of_two_from(int64_t{shape.parts} * tuning::kSortSamplesPerPart);
   shape.sample_blocks = 1;
-  while (sample / shape.sample_blocks > tuning::kSortSampleChunk && 2 * shape.sample_blocks <= most_blocks &&
+  while (shape.sample_blocks < tuning::kSortSampleBlocks &&
+         sample / shape.sample_blocks > tuning::kSortSampleChunk &&
          problem.rows * 2 * shape.sample_blocks <= device.sm_count) {
     shape.sample_blocks *= 2;
   }
-  const int word_bytes = std::max(dtype_bytes(problem.dtype), 4) + index_bytes(problem);
   shape.sample_chunk = static_cast<int>(sample / shape.sample_blocks);
-  while (shape.sample_chunk > most ||
-         sample_bytes(entry_bytes, word_bytes, shape.sample_chunk, shape.sample_blocks) +
-                 tuning::kSortStaticBytes >
-             device.shared_bytes_per_block) {
+  while (shape.sample_chunk > most || int64_t{shape.sample_chunk} * shape.sample_blocks > entries) {
     shape.sample_chunk /= 2;
   }
-
-  const double mean = static_cast<double>(entries) / shape.parts;
-  const int64_t slack = static_cast<int64_t>(tuning::kSortPartSlack * mean);
-  // Two blocks an SM, if that leaves a part some slack.
-  const int64_t half = most / 2;
-  const bool fits_half = slack > half && tuning::kSortLeastSlack * mean <= static_cast<double>(half);
-  shape.capacity =
-      static_cast<int>(fits_half ? half : std::clamp<int64_t>(divide_up(slack, 64) * 64, kLeastBins, most));
-  shape.threads = threads_for(shape.capacity, items);
 
   const int64_t blocks = int64_t{tuning::kSortDealBlocksPerSm} * device.sm_count;
   constexpr int kStep = tuning::kSortDealThreads;
   int most_tile = kStep * items;
-  while (!has_room(deal_bytes(entry_bytes, shape.parts, most_tile))) most_tile /= 2;
-  const int64_t share = divide_up(divide_up(problem.rows * entries, blocks), kStep) * kStep;
+  while (!has_room(deal_bytes(entry_bytes, index_bytes(problem), shape.parts, most_tile))) most_tile /= 2;
+  // Blocks of a row of which all rows' come to as few rounds for their share of it as may be.
+  const int64_t most_blocks = std::max<int64_t>(1, entries / tuning::kSortDealMinTile);
+  int64_t best = std::min(divide_up(blocks, problem.rows), most_blocks);
+  const auto rounds = [&](int64_t per_row) { return divide_up(problem.rows * per_row, blocks); };
+  for (int64_t per_row = 1; per_row <= std::min(most_blocks, tuning::kSortDealMostBlocks); ++per_row) {
+    if (rounds(per_row) * best < rounds(best) * per_row) best = per_row;
+  }
+  const int64_t share = divide_up(divide_up(entries, best), kStep) * kStep;
   shape.tile = static_cast<int>(std::clamp<int64_t>(share, tuning::kSortDealMinTile, most_tile));
-  shape.blocks_per_row =
-      static_cast<int>(std::min(divide_up(blocks, problem.rows), divide_up(entries, shape.tile)));
+  shape.blocks_per_row = static_cast<int>(std::min(best, divide_up(entries, shape.tile)));
   return shape;
 }
 
@@ -166,8 +152,6 @@ size_t OrderRows::workspace_bytes(const Problem& problem) const { return sort_by
 void OrderRows::describe(char* text, size_t text_bytes) const {
   if (shape.parts == 1) {
     std::snprintf(text, text_bytes, "then order_rows, %d threads a row", shape.threads);
-  } else if (shape.cluster.blocks > 0) {
-    std::snprintf(text, text_bytes, "then order_rows, a cluster of %d blocks a row", shape.cluster.blocks);
   } else {
     std::snprintf(text, text_bytes, "then order_rows in %d parts, %d blocks a row", shape.parts,
                   shape.blocks_per_row);
@@ -236,13 +220,11 @@ WholeRows WholeRows::plan(const Problem& problem, const Device& device) {
 }
 
 Work WholeRows::work(const Problem& problem, const Device& device) const {
-  const bool in_cluster = shape.cluster.blocks > 0;
-  const int64_t parts = problem.rows * (in_cluster ? shape.cluster.blocks : shape.parts);
   const int per_sm = std::max(1, tuning::kSortMaxThreads / shape.threads);
-  Work work = work_of(problem, device, parts, shape.threads, per_sm, /*reads=*/1);
+  Work work = work_of(problem, device, problem.rows * shape.parts, shape.threads, per_sm, /*reads=*/1);
   work.way = way_of(shape);
   work.bytes = bytes_of_entries(problem, problem.k) + bytes_of_input(problem);
-  if (shape.parts > 1 && !in_cluster) {  // read twice more, and written and read as entries
+  if (shape.parts > 1) {  // read twice more, and written and read as entries
     const double entry_bytes = dtype_bytes(problem.dtype) + index_bytes(problem);
     const double entries = static_cast<double>(problem.rows) * static_cast<double>(problem.cols);
     work.bytes += bytes_of_input(problem) + 2 * entries * entry_bytes;
@@ -253,8 +235,6 @@ Work WholeRows::work(const Problem& problem, const Device& device) const {
 void WholeRows::describe(const Problem&, char* text, size_t text_bytes) const {
   if (shape.parts == 1) {
     std::snprintf(text, text_bytes, "sort: one block a row, %d threads", shape.threads);
-  } else if (shape.cluster.blocks > 0) {
-    std::snprintf(text, text_bytes, "sort: a cluster of %d blocks a row", shape.cluster.blocks);
   } else {
     std::snprintf(text, text_bytes, "sort: %d parts a row, %d blocks a row", shape.parts,
                   shape.blocks_per_row);

@@ -13,8 +13,10 @@ namespace gputopk::cuda::sort {
 inline int index_bytes(const Problem& problem) { return has_narrow_indices(problem.cols) ? 4 : 8; }
 
 struct Memory {
-  void* values;  // of all rows' entries, a part behind the other
+  void* values;  // of all rows' entries, a part behind the other: dealt_entries.cuh
   void* indices;
+  void* sample_keys;  // of all rows' samples
+  void* sample_indices;
   uint16_t* parts;      // of all rows' entries
   void* splitter_keys;  // rows x parts: the best of each part
   void* splitter_indices;
@@ -27,10 +29,16 @@ struct Memory {
   Memory(const Problem& problem, const Shape& shape, void* base) {
     Workspace workspace(base);
     const int64_t entries = problem.rows * shape.entries, splitters = problem.rows * shape.parts;
-    values = workspace.take<char>(entries * dtype_bytes(problem.dtype));
-    indices = workspace.take<char>(entries * index_bytes(problem));
+    const int64_t sampled = problem.rows * shape.sample_blocks * shape.sample_chunk;
+    const int key_bytes = std::max(dtype_bytes(problem.dtype), 4);
+    const bool paired = dtype_bytes(problem.dtype) == index_bytes(problem);
+    const int64_t bytes_of_indices = entries * index_bytes(problem);
+    values = workspace.take<char>(entries * dtype_bytes(problem.dtype) + (paired ? bytes_of_indices : 0));
+    indices = workspace.take<char>(paired ? 0 : bytes_of_indices);
+    sample_keys = workspace.take<char>(sampled * key_bytes);
+    sample_indices = workspace.take<char>(sampled * index_bytes(problem));
     parts = workspace.take<uint16_t>(entries);
-    splitter_keys = workspace.take<char>(splitters * std::max(dtype_bytes(problem.dtype), 4));
+    splitter_keys = workspace.take<char>(splitters * key_bytes);
     splitter_indices = workspace.take<char>(splitters * index_bytes(problem));
     counts = workspace.take<unsigned long long>(problem.rows * shape.parts);
     starts = workspace.take<unsigned long long>(problem.rows * shape.parts);

@@ -14,16 +14,8 @@ namespace gputopk::cuda::tuning {
 inline constexpr int kSortItemsManyRows = 8;
 inline constexpr int kSortItemsFewRows = 2;
 
-// Shared memory of the kernels' own variables, and where they keep samples of a cluster's chunks.
+// Shared memory of the kernels' own variables.
 inline constexpr int kSortStaticBytes = 4 * 1024;
-inline constexpr int kSortClusterStaticBytes = 12 * 1024;
-
-// ---- A cluster sorts a row ----
-
-inline constexpr int kSortClusterMostBlocks = 16;
-// One row takes 0.95 of its time in parts, two to eight 1.09, and hundreds up to 4 times as long: an SM has
-// room for one block of a cluster alone (bench/results/plan-h200.jsonl).
-inline constexpr int64_t kSortClusterMostRows = 1;
 
 // ---- The last in its place ----
 
@@ -40,21 +32,33 @@ inline constexpr int kLastPlacesThreads = 128;
 
 // ---- Rows in parts ----
 
-// Splitters are every so manyth entry of a sorted sample. The size of a part is then that of a gamma variable
-// of this shape: more than three times the mean once in some 10^4 parts.
-inline constexpr int kSortSamplesPerPart = 8;
-// Blocks of a cluster share the sample where it has more entries than that: one takes 33 us for 8192.
-inline constexpr int kSortSampleChunk = 512;
-inline constexpr int kSortPartSlack = 3;
-// A smaller one will do where a part then takes half a block: of some hundred parts one is too large.
-inline constexpr double kSortLeastSlack = 2;
-// A block keeps that many splitters: a power of two.
+// Splitters are every so manyth entry of a sorted sample, or of one twice as large. The size of a part is then
+// that of a gamma variable of this shape: more than the slack times the mean once in 10^5 parts.
+inline constexpr int kSortSamplesPerPart = 15;
+inline constexpr double kSortPartSlack = 2.5;
+// Threads of a block that sorts a part, or twice or four times as many where that leaves more parts than that:
+// their sample takes longer.
+inline constexpr int kSortPartThreads = 256;
+inline constexpr int64_t kSortFewParts = 546;
+// So many for an SM, or fewer, are as many for each.
+inline constexpr int64_t kSortFewPartsPerSm = 16;
+// Blocks of a row share the sample where it has more entries than that.
+inline constexpr int kSortSampleChunk = 256;
+inline constexpr int kSortSampleBlocks = 16;
+// Each entry is then ranked in all chunks: so many by a block, a part of a chunk, and its threads.
+inline constexpr int kSortRanked = 128;
+inline constexpr int kSortRankThreads = 512;
+// A block keeps that many splitters.
 inline constexpr int kSortMaxParts = 2048;
-// Threads and blocks an SM that deal entries out, and the fewest entries that a block takes at a time.
+// Threads and blocks an SM that deal entries out; the fewest entries that a block takes at a time.
 inline constexpr int kSortDealThreads = 512;
 inline constexpr int kSortDealBlocksPerSm = 2;
 inline constexpr int kSortDealMinTile = 1024;
-// Entries whose parts a thread finds side by side.
+// Of a row, where all rows' make more than one round of the GPU.
+inline constexpr int64_t kSortDealMostBlocks = 8;
+// Bins of the splitters' range for each: an entry is then compared with one of them, or none.
+inline constexpr int kSortBinsPerPart = 4;
+// Entries whose parts a thread finds side by side, and chunks of a sample in which it ranks one.
 inline constexpr int kSortSearches = 4;
 // A part that is too large is read once for every chunk of it: of more chunks, sorting by digits is no
 // slower.

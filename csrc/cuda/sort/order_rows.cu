@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "cuda/device/block_sort.cuh"
-#include "cuda/device/cluster_launch.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/sort/rows.h"
@@ -23,7 +22,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   const Entries from = entries_from<Bits>(rows.from, row * rows.from_stride);
   const Entries to = entries_from<Bits>(rows.to, row * rows.kept);
   follow_kernel_before();
-  sort_in_block<kItems<Order, Index>>(
+  sort_in_block<kItems<Order, Index>, /*kPacks=*/true>(
       static_cast<int>(rows.entries), static_cast<int>(rows.kept), order, memory, scratch,
       [&](int i, Bits& bits, Index& index) { read_entry(from, i, bits, index); },
       [&](int rank, Bits bits, Index index) { write_entry(to, rank, bits, index); });
@@ -49,10 +48,6 @@ ErrorCode launch(const Rows& rows, const Order& order, const Shape& shape, Strea
 ErrorCode sort_rows(const Problem& problem, const Rows& rows, const Shape& shape, void* workspace,
                     Stream stream) {
   if (shape.parts == 1) return sort_whole(problem, rows, shape, stream);
-  if (shape.cluster.blocks > 0) {
-    const ErrorCode error = sort_in_cluster(problem, rows, shape, stream);
-    if (!lacks_room(error)) return error;
-  }
   return sort_in_parts(problem, rows, shape, Memory(problem, shape, workspace), stream);
 }
 

@@ -21,28 +21,15 @@ struct Rows {
   bool by_index;  // the order that they are put in, or by value
 };
 
-// Of a block of a cluster that samples a row, `chunk` entries each: for what sorts and for all chunks.
-constexpr int64_t sample_bytes(int entry_bytes, int key_and_index_bytes, int chunk, int blocks) {
-  return block_bytes(entry_bytes, (chunk + 63) / 64 * 64, tuning::kSortMaxThreads) +
-         int64_t{key_and_index_bytes} * chunk * blocks;
+// Of a block that sorts `chunk` entries of a sample.
+constexpr int64_t sample_bytes(int entry_bytes, int chunk) {
+  return block_bytes(entry_bytes, (chunk + 63) / 64 * 64, tuning::kSortMaxThreads);
 }
 
-// Of a block that deals entries out: a part's shift and its bin, and entries with their parts.
-constexpr int64_t deal_bytes(int entry_bytes, int parts, int tile) {
-  return int64_t{8} * parts + int64_t{sizeof(uint32_t)} * (bins_for(parts) + 4) +
+// Of a block that deals entries out: a part's bin and shift, and entries with their parts.
+constexpr int64_t deal_bytes(int entry_bytes, int index_bytes, int parts, int tile) {
+  return int64_t{index_bytes} * parts + int64_t{sizeof(uint32_t)} * (bins_for(parts) + 4) +
          int64_t{entry_bytes + 2} * tile;
-}
-
-// The most entries of a block's part where each of so many blocks samples a chunk of its own at as many
-// places: those between two samples of a chunk, for each sample in the part, of which there are `blocks`, and
-// once more for each chunk.
-constexpr int64_t most_of_part(int64_t chunk, int blocks) {
-  return 2 * int64_t{blocks} * ((chunk + blocks - 1) / blocks);
-}
-
-// Dynamic shared memory of a block of a cluster: what sorts, and a chunk in order.
-constexpr int64_t cluster_bytes(int entry_bytes, const ClusterShape& cluster) {
-  return block_bytes(entry_bytes, cluster.capacity, cluster.threads) + int64_t{entry_bytes} * cluster.chunk;
 }
 
 // The most entries that a block sorts.
@@ -64,8 +51,5 @@ ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shap
 // A row is dealt out to parts, and a block sorts each.
 ErrorCode sort_in_parts(const Problem& problem, const Rows& rows, const Shape& shape, const Memory& memory,
                         Stream stream);
-
-// A cluster of blocks sorts a row.
-ErrorCode sort_in_cluster(const Problem& problem, const Rows& rows, const Shape& shape, Stream stream);
 
 }  // namespace gputopk::cuda::sort

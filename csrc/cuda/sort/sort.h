@@ -14,25 +14,16 @@ namespace gputopk::cuda::sort {
 // Why no form here serves the request, or nullptr.
 const char* unsupported_reason(const Problem& problem, const Device& device);
 
-// A cluster of blocks that sorts a row.
-struct ClusterShape {
-  int blocks;    // 0: none does
-  int threads;   // of each
-  int chunk;     // entries that a block takes
-  int capacity;  // and those that it may be left with
-};
-
 // How rows of so many entries, a value and its index each, are put in order.
 struct Shape {
-  int64_t entries;       // of a row
-  int threads;           // of a block that sorts
-  int capacity;          // entries that a block can sort
-  int parts;             // of a row, a block each, kept apart by splitters; 1: a block sorts the row
-  int sample_blocks;     // of a row's cluster, and entries that each samples: powers of two
-  int sample_chunk;      //
-  int blocks_per_row;    // that deal a row's entries out to its parts, so many at a time
-  int tile;              //
-  ClusterShape cluster;  // where there is one, parts are for a context that has no room for it
+  int64_t entries;     // of a row
+  int threads;         // of a block that sorts
+  int capacity;        // entries that a block can sort
+  int parts;           // of a row, a block each, kept apart by splitters; 1: a block sorts the row
+  int sample_blocks;   // of a row, and entries that each samples: powers of two
+  int sample_chunk;    //
+  int blocks_per_row;  // that deal a row's entries out to its parts, so many at a time
+  int tile;            //
 };
 
 // The step behind a selection: puts the winners of each row in order, best first and equal values by index,
