@@ -9,7 +9,7 @@ Beside the sweeps it reads what bench_topk.py recorded of callers' shapes and th
 A form's time is  fixed + max(bytes, elements, depth) + waves + blocks + winners + entries,  each a number of
 the form's own plan (csrc/cuda/cost.h, asked through gputopk::_forms, without a GPU) times a cost, and the sum
 bent by a polynomial in the logarithms of the sizes (csrc/cuda/plan/costs.h). Costs are fitted for each form,
-way that it goes (a sort, say, in a block, a cluster or parts) and width of dtype, to the logarithm of the
+way that it goes (a sort, say, in a block or in parts) and width of dtype, to the logarithm of the
 time: the mean of the logarithms of the point's inputs, a normal one and a hard one; a time counts the less
 the further it is from the point's best, for what never wins need not be told apart. Each quarter of the
 points is held out in turn; how far the choice by costs that were fitted without it is from the best form is

@@ -307,6 +307,7 @@ cuda::sort::WholeRows config_of(const Problem& problem, const cuda::Device& devi
   shape.sample_chunk = static_cast<int>(take("sample_chunk", 8 * shape.parts / shape.sample_blocks));
   require(shape.sample_blocks == 1 || shape.sample_chunk % cuda::tuning::kSortRanked == 0,
           "entries of a sample's chunk");
+  shape.sample_threads = static_cast<int>(take("sample_threads", 1024));
   shape.threads = static_cast<int>(take("threads", shape.threads));
   shape.capacity = static_cast<int>(take("capacity", shape.capacity));
   shape.tile = static_cast<int>(take("tile", shape.parts > 1 && shape.tile == 0 ? 1024 : shape.tile));

@@ -424,7 +424,7 @@ MUTANTS = (
     Mutant("device/block_sort.cuh", "group[own].keys.add(key);", ";", CROWDED),
     Mutant("device/block_sort.cuh", "keys.least == keys.greatest", "true", CROWDED),
     Mutant("device/block_sort.cuh", "__syncthreads();  // all ranges are known", ";", CROWDED),
-    Mutant("device/block_sort.cuh", "least_index_ + Packed::index(index)", "Packed::index(index)", PACKED),
+    Mutant("device/block_sort.cuh", "least_index_ + Halves::index(index)", "Halves::index(index)", PACKED),
     Mutant("device/block_sort.cuh", "range.index_bits <= 16", "true", PACKED),
     Mutant("device/block_sort.cuh", "static_cast<Index>(~index)", "index", SORTED),
     Mutant("device/block_sort.cuh", "least_ + distance", "distance", SORTED),

@@ -239,10 +239,11 @@ struct BlockScratch {
   }
 };
 
-// Entries as they lie in memory while they are ranked. Where a key and an index have room in one word they lie
-// in one, so that one comparison tells which entry is better: of 2-byte keys, in place of the index; of 4-byte
-// ones, where kPacks has it, in place of both, a key as its distance from the least, if the pattern can be told
-// from that. (That takes a few registers more, which kernels that do other things too do not have.)
+// Entries as they lie in memory while they are ranked. Where a key and an index have room in one word they
+// lie in one, so that one comparison tells which entry is better: of 2-byte keys, in place of the index; of
+// 4-byte ones, where kPacks has it, in place of both, a key as its distance from the least, if the pattern
+// can be told from that. (That takes a few registers more, which kernels that do other things too do not
+// have.)
 template <class Order, class Index, bool kPacks>
 class PlacedEntries {
   using Bits = typename Order::Bits;
@@ -285,7 +286,8 @@ class PlacedEntries {
       if (packs_) {
         const uint64_t word = words()[at];
         const Word distance = static_cast<Word>(word >> 32);
-        return {distance_.bits_at(distance), least_ + distance, static_cast<Index>(~static_cast<Index>(word))};
+        return {distance_.bits_at(distance), least_ + distance,
+                static_cast<Index>(~static_cast<Index>(word))};
       }
     }
     const Bits bits = memory_.values[at];
@@ -500,7 +502,8 @@ sort_by_digits(int64_t count, Order order, Entries from, Entries to,
 // before and behind.
 template <int kItems, class Order, class Index, bool kPacks, class BinOf, class Bits = typename Order::Bits>
 __device__ __forceinline__ void place_in_bins(int count, const Order& order,
-                                              const PlacedEntries<Order, Index, kPacks>& placed, uint32_t* bins,
+                                              const PlacedEntries<Order, Index, kPacks>& placed,
+                                              uint32_t* bins,
                                               BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
                                               const Bits (&bits)[kItems], const Index (&indices)[kItems],
                                               BinOf&& bin_of) {
@@ -534,8 +537,8 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
 // is left when a sixteenth of them is taken off at either end, if that does not crowd itself. By all threads
 // of a block.
 template <int kItems, class Order, class Index, bool kPacks, class Bits = typename Order::Bits>
-__device__ __noinline__ void deal_bins_anew(int count, Order order, PlacedEntries<Order, Index, kPacks> placed,
-                                            uint32_t* bins,
+__device__ __noinline__ void deal_bins_anew(int count, Order order,
+                                            PlacedEntries<Order, Index, kPacks> placed, uint32_t* bins,
                                             RangeBins<typename KeyWord<Bits>::type, Index> all,
                                             BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
   using Word = typename KeyWord<Bits>::type;

@@ -41,8 +41,8 @@ size_t sort_bytes(const Problem& problem, const Shape& shape) {
 
 namespace {
 
-// Of sorting by a block, and in parts.
-int way_of(const Shape& shape) { return shape.parts == 1 ? 0 : 1; }
+// Of sorting by a block, and in parts: as the recorded sweeps number them. (1 was a cluster.)
+int way_of(const Shape& shape) { return shape.parts == 1 ? 0 : 2; }
 
 constexpr int kStatic = 2048;  // the variables of kernels that deal entries out
 
@@ -111,17 +111,25 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
   while (shape.sample_chunk > most || int64_t{shape.sample_chunk} * shape.sample_blocks > entries) {
     shape.sample_chunk /= 2;
   }
+  // Lanes share a comparison where an SM has no other block.
+  const bool few_blocks = problem.rows * shape.sample_blocks <= device.sm_count;
+  shape.sample_threads =
+      few_blocks ? tuning::kSortMaxThreads
+                 : std::clamp(shape.sample_chunk, tuning::kSortMinThreads, tuning::kSortMaxThreads);
 
   const int64_t blocks = int64_t{tuning::kSortDealBlocksPerSm} * device.sm_count;
   constexpr int kStep = tuning::kSortDealThreads;
   int most_tile = kStep * items;
   while (!has_room(deal_bytes(entry_bytes, index_bytes(problem), shape.parts, most_tile))) most_tile /= 2;
-  // Blocks of a row of which all rows' come to as few rounds for their share of it as may be.
+  // Of a row, as many blocks as take the least time where all rows' come in rounds.
   const int64_t most_blocks = std::max<int64_t>(1, entries / tuning::kSortDealMinTile);
+  const auto time = [&](int64_t per_row) {
+    return divide_up(problem.rows * per_row, blocks) *
+           (divide_up(entries, per_row) + tuning::kSortDealBeginning);
+  };
   int64_t best = std::min(divide_up(blocks, problem.rows), most_blocks);
-  const auto rounds = [&](int64_t per_row) { return divide_up(problem.rows * per_row, blocks); };
   for (int64_t per_row = 1; per_row <= std::min(most_blocks, tuning::kSortDealMostBlocks); ++per_row) {
-    if (rounds(per_row) * best < rounds(best) * per_row) best = per_row;
+    if (time(per_row) < time(best)) best = per_row;
   }
   const int64_t share = divide_up(divide_up(entries, best), kStep) * kStep;
   shape.tile = static_cast<int>(std::clamp<int64_t>(share, tuning::kSortDealMinTile, most_tile));

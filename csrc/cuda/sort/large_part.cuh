@@ -123,8 +123,8 @@ __device__ __noinline__ bool sort_part_in_chunks(int64_t count, int64_t kept, in
 // left.
 template <class Order, class Index>
 __device__ __noinline__ void sort_part_in_memory(
-    int64_t count, int64_t kept, int64_t cols, Order order,
-    DealtEntries<typename Order::Bits, Index> from, Entries to, uint32_t* counters,
+    int64_t count, int64_t kept, int64_t cols, Order order, DealtEntries<typename Order::Bits, Index> from,
+    Entries to, uint32_t* counters,
     BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
     LargePartScratch<typename KeyWord<typename Order::Bits>::type>& large) {
   using Bits = typename Order::Bits;
@@ -158,8 +158,8 @@ __device__ __noinline__ void sort_part_in_memory(
     write_entry(to, static_cast<int64_t>(atomicAdd(&large.brought, 1ull)), bits, index);
   }
   const auto range = seen.range_over_block(scratch.of_warps);
-  const Entries sorted =
-      sort_by_digits<kItems<Order, Index>, Order, Index>(kept, order, to, from.memory_of(kept), range, counters);
+  const Entries sorted = sort_by_digits<kItems<Order, Index>, Order, Index>(
+      kept, order, to, from.memory_of(kept), range, counters);
   if (sorted.values == to.values) return;
   for (int64_t i = thread; i < kept; i += threads) {
     Bits bits;

@@ -32,12 +32,12 @@ inline constexpr int kLastPlacesThreads = 128;
 
 // ---- Rows in parts ----
 
-// Splitters are every so manyth entry of a sorted sample, or of one twice as large. The size of a part is then
-// that of a gamma variable of this shape: more than the slack times the mean once in 10^5 parts.
+// Splitters are every so manyth entry of a sorted sample, or of one twice as large. The size of a part is
+// then that of a gamma variable of this shape: more than the slack times the mean once in 10^5 parts.
 inline constexpr int kSortSamplesPerPart = 15;
 inline constexpr double kSortPartSlack = 2.5;
-// Threads of a block that sorts a part, or twice or four times as many where that leaves more parts than that:
-// their sample takes longer.
+// Threads of a block that sorts a part, or twice or four times as many where that leaves more parts than
+// that: their sample takes longer.
 inline constexpr int kSortPartThreads = 256;
 inline constexpr int64_t kSortFewParts = 546;
 // So many for an SM, or fewer, are as many for each.
@@ -54,8 +54,10 @@ inline constexpr int kSortMaxParts = 2048;
 inline constexpr int kSortDealThreads = 512;
 inline constexpr int kSortDealBlocksPerSm = 2;
 inline constexpr int kSortDealMinTile = 1024;
-// Of a row, where all rows' make more than one round of the GPU.
+// Of a row, where all rows' make more than one round of the GPU; to begin takes a block as long as so many
+// entries.
 inline constexpr int64_t kSortDealMostBlocks = 8;
+inline constexpr int64_t kSortDealBeginning = 2048;
 // Bins of the splitters' range for each: an entry is then compared with one of them, or none.
 inline constexpr int kSortBinsPerPart = 4;
 // Entries whose parts a thread finds side by side, and chunks of a sample in which it ranks one.

@@ -213,8 +213,8 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
   for (int p = thread; p < parts; p += threads) counts[p] = 0;
   follow_kernel_before();
   const Splitters<Order, Index> splitters(dynamic_shared() + aligned_counts(parts), parts, order,
-                                          params.splitter_keys<Word>(row), params.splitter_indices<Index>(row),
-                                          scratch);
+                                          params.splitter_keys<Word>(row),
+                                          params.splitter_indices<Index>(row), scratch);
   constexpr int kCount = tuning::kSortSearches;
   const int64_t entries = params.rows.entries, tile = params.shape.tile;
   for (int64_t begin = block * tile; begin < entries; begin += tile * blocks) {
@@ -265,7 +265,8 @@ struct DealMemory {
     values = reinterpret_cast<Bits*>(kWideValues ? entries : entries + sizeof(Index) * (parts + tile));
     shifts = reinterpret_cast<Index*>(kWideValues ? entries + sizeof(Bits) * tile : entries);
     indices = shifts + parts;
-    part = reinterpret_cast<uint16_t*>(entries + sizeof(Index) * parts + (sizeof(Index) + sizeof(Bits)) * tile);
+    part =
+        reinterpret_cast<uint16_t*>(entries + sizeof(Index) * parts + (sizeof(Index) + sizeof(Bits)) * tile);
   }
 };
 
@@ -316,7 +317,8 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
     for (int p = thread; p < needed; p += threads) {
       const uint32_t start = memory.bins[p], own = memory.bins[p + 1] - start;
       if (own > 0) {
-        memory.shifts[p] = static_cast<Index>(atomicAdd(starts + p, static_cast<unsigned long long>(own)) - start);
+        memory.shifts[p] =
+            static_cast<Index>(atomicAdd(starts + p, static_cast<unsigned long long>(own)) - start);
       }
     }
 #pragma unroll
@@ -391,8 +393,8 @@ ErrorCode launch(const Problem& problem, const Params& params, const Order& orde
   size_t bytes = static_cast<size_t>(sample_bytes(kEntryBytes, shape.sample_chunk));
   cudaError_t error = allow_shared_memory(sort_sample<Order, Index>, bytes, sample_allowed);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(/*ahead=*/true, sort_sample<Order, Index>, sample_blocks, tuning::kSortMaxThreads,
-                        bytes, stream, params, order);
+  error = launch_kernel(/*ahead=*/true, sort_sample<Order, Index>, sample_blocks,
+                        static_cast<unsigned>(shape.sample_threads), bytes, stream, params, order);
   if (error == cudaSuccess && shape.sample_blocks > 1) {
     const int64_t sampled = int64_t{shape.sample_blocks} * shape.sample_chunk;
     error = launch_kernel(/*ahead=*/true, rank_sample<Word, Index>,

@@ -22,6 +22,7 @@ struct Shape {
   int parts;           // of a row, a block each, kept apart by splitters; 1: a block sorts the row
   int sample_blocks;   // of a row, and entries that each samples: powers of two
   int sample_chunk;    //
+  int sample_threads;  // of such a block
   int blocks_per_row;  // that deal a row's entries out to its parts, so many at a time
   int tile;            //
 };

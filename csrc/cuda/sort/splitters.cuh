@@ -45,7 +45,8 @@ class Splitters {
     range.trim = 0;
     range.key_bits = bits_of(static_cast<Word>(range.greatest - range.least));
     last_index_ = range.least_index;
-    if (range.index_bits > 0) last_index_ += static_cast<Index>(~Index{0}) >> (8 * sizeof(Index) - range.index_bits);
+    if (range.index_bits > 0)
+      last_index_ += static_cast<Index>(~Index{0}) >> (8 * sizeof(Index) - range.index_bits);
     bins_ = RangeBins<Word, Index>::over(order, range, bins);
     for (int i = thread; i < count_; i += threads) atomicAdd(starts_ + bins_.of(keys_[i], indices_[i]), 1u);
     __syncthreads();  // splitters are counted
