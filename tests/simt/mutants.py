@@ -413,7 +413,9 @@ MUTANTS = (
     Mutant("sort/splitters.cuh", "(key == other) & (index < indices_[splitter])", "(key == other)", SAMPLED),
     Mutant("sort/splitters.cuh", "parts[e] = middle + 1", "parts[e] = ends[e]", SAMPLED),
     Mutant("sort/splitters.cuh", "index = last_index_", "index = range.least_index", SAMPLED),
-    Mutant("sort/splitters.cuh", "min(max(key, range.least), range.greatest)", "max(key, range.least)", SAMPLED),
+    Mutant(
+        "sort/splitters.cuh", "min(max(key, range.least), range.greatest)", "max(key, range.least)", SAMPLED
+    ),
     Mutant(
         "sort/large_part.cuh",
         "__syncthreads();  // the next chunk comes to where the last one was",

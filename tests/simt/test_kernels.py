@@ -385,11 +385,13 @@ def test_rows_in_order_that_crowd_in_parts_of_their_range(dtype):
     for family in ("winners_in_one_subrange", "few_distinct", "sampled_peaks", "range_ends", "normal"):
         if family not in inputs.names_for(dtype):
             continue
-        for rows, cols, threads in ((2, 700, 64), (2, 3000, 256)):
+        for rows, cols, capacity in ((2, 700, 128), (2, 3000, 1024)):
+            sizes = f"capacity={capacity} threads={max(64, capacity // 8)} blocks=2 tile=1024"
+            parts = f"parts=5 sample_blocks=2 sample_chunk=128 {sizes}"
             for k in (cols // 3, cols):
                 line = f"{name_of(dtype)} {family} {rows}x{cols} k={k} seed={k} form=sort.whole_rows"
                 assert check(Case.parse(f"{line} sm_count=2"))
-                assert check(Case.parse(f"{line} forced=1 cluster=4 threads={threads} sm_count=2"))
+                assert check(Case.parse(f"{line} forced=1 {parts} sm_count=2"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
