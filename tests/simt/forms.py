@@ -135,10 +135,12 @@ def _split_bucket(rng: random.Random) -> dict[str, int]:
 
 def _whole_rows(rng: random.Random) -> dict[str, int]:
     capacity = rng.choice((1024, 2048))
-    parts = rng.choice((1, 2, 4, 16))
+    sample_blocks = rng.choice((1, 1, 2, 4))
     return {
-        "parts": parts,
-        "sample_blocks": rng.choice((1, 1, parts)),
+        "parts": rng.choice((1, 2, 5, 16)),
+        "sample_blocks": sample_blocks,
+        "sample_chunk": rng.choice((128, 256)) if sample_blocks > 1 else rng.choice((32, 64, 256)),
+        "sample_threads": rng.choice((64, 256, 1024)),
         "capacity": capacity,
         "threads": capacity // 8,
         "blocks": rng.randint(1, 3),
