@@ -43,6 +43,13 @@ def clear() -> None:
         file.unlink(missing_ok=True)
 
 
+def _unit_is_gone(notes: Path) -> bool:
+    """An object of a unit that was removed or renamed since."""
+    unit = notes.as_posix().removesuffix(".gcno")
+    at = unit.find(CUDA.as_posix())
+    return at >= 0 and not Path(unit[at:]).exists()
+
+
 def _of_object(notes: Path) -> dict[str, Lines]:
     done = subprocess.run(
         ["gcov", "--json-format", "--stdout", notes.name], cwd=notes.parent, capture_output=True, text=True
@@ -64,10 +71,9 @@ def _of_object(notes: Path) -> dict[str, Lines]:
 def collect() -> dict[str, Lines]:
     """By file: a line is reached where any instance of its function has reached it."""
     found: dict[str, Lines] = defaultdict(Lines)
+    objects = sorted(BUILD.rglob("*.cu.gcno")) + sorted(BUILD.rglob("*.cpp.gcno"))
     with ThreadPoolExecutor(2) as pool:
-        for part in pool.map(
-            _of_object, sorted(BUILD.rglob("*.cu.gcno")) + sorted(BUILD.rglob("*.cpp.gcno"))
-        ):
+        for part in pool.map(_of_object, [notes for notes in objects if not _unit_is_gone(notes)]):
             for name, lines in part.items():
                 found[name].there |= lines.there
                 found[name].reached |= lines.reached
