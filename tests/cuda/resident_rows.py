@@ -45,20 +45,20 @@ def check_ties_at_the_bound(form: str, cols: int, device) -> None:
         assert check(form, tensor, k)
 
 
-def check_graph_replays(form: str, cols: int, other_cols: int, device) -> None:
+def check_graph_replays(form: str, cols: int, other_cols: int, device, k: int = 64, other_k: int = 5) -> None:
     """One capture, a thousand replays on changed rows, beside another stream's calls."""
     like = torch.randn(1, cols, device=device)
     run = torch.ops.gputopk._form
     stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     with torch.cuda.stream(stream):
-        run(like, 64, form, True, True)
+        run(like, k, form, True, True)
         with torch.cuda.graph(graph, stream=stream):
-            values, indices = run(like, 64, form, True, True)
+            values, indices = run(like, k, form, True, True)
     for replay in range(1000):
         with torch.cuda.stream(stream):
             like.mul_(-1)
             graph.replay()
-        run(like.new_ones(1, other_cols), 5, form, True, True)
+        run(like.new_ones(1, other_cols), other_k, form, True, True)
         if replay % 100 == 0:
             torch.cuda.synchronize()
-            oracle.assert_topk_on_device((values, indices), like, 64, sorted=True)
+            oracle.assert_topk_on_device((values, indices), like, k, sorted=True)

@@ -699,6 +699,36 @@ def test_the_sample_of_one_grid_tells_k_and_its_store_is_small(dtype):
         assert "delegate.one_grid" not in every_form(meta(rows, cols, dtype=dtype), k)
 
 
+GRID_PARTS = (
+    r"delegate: (\d+) blocks a row together, bound is number (\d+) of a sample of (\d+), "
+    r"room for (\d+) candidates, (?:in parts|in any order)"
+)
+
+
+@pytest.mark.parametrize("dtype", oracle.DTYPES, ids=oracle.name_of)
+def test_grid_parts_has_room_for_candidates_and_its_store_is_small(dtype):
+    served = 0
+    for rows, cols, share in itertools.product(
+        (1, 3, 8), (2**17, 2**20, 3_000_001, 2**25), (2, 3, 10, 50, 300)
+    ):
+        k = cols // share
+        text, in_order = every_form(meta(rows, cols, dtype=dtype), k).get("delegate.grid_parts", ("", True))
+        if not text:
+            continue
+        served += 1
+        blocks, rank, sampled, room = numbers_of(GRID_PARTS, text)
+        assert rows * blocks <= 132 and in_order
+        assert sampled * k / cols < rank <= tuning.number("kSampleMostRank") * sampled
+        assert rank * cols / sampled < room <= cols
+        # Beside the outputs: candidates, and what is dealt out.
+        store = (room + k) * (dtype.itemsize + 4)
+        assert store <= 1.5 * k * (dtype.itemsize + 8) + 0.08 * cols * dtype.itemsize
+    assert served >= 12
+    least = tuning.number("kGridPartsMinCols")
+    for rows, cols, k in ((1, least - 1, 9000), (1, 2**32, 2**24), (9, 2**22, 2**17)):
+        assert "delegate.grid_parts" not in every_form(meta(rows, cols, dtype=dtype), k)
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32, torch.int64], ids=oracle.name_of)
 def test_the_bound_of_an_equal_row_is_reached_by_k_elements(dtype):
     """There the best delegates are of one line of the sample: an element's rank is its index."""

@@ -169,6 +169,26 @@ cuda::delegate::OneGrid config_of(const Problem& problem, const cuda::Device& de
   config.buffer = std::min(problem.cols, take("buffer", sample.room));
   return config;
 }
+
+template <>
+cuda::delegate::GridParts config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  namespace tuning = cuda::tuning;
+  require(problem.cols >= tuning::kGridSampled, "so short a row for its sample");
+  require(problem.rows <= 2 * device.sm_count, "so many rows");  // the emulator's room
+  const double share = static_cast<double>(problem.k) / static_cast<double>(problem.cols);
+  const int rank = static_cast<int>(
+      std::min(tuning::sample_rank(tuning::kGridSampled * share), static_cast<double>(tuning::kGridSampled)));
+  cuda::delegate::GridParts config{};
+  config.blocks = static_cast<int>(take("blocks", 2));
+  config.rank = static_cast<int>(take("rank", rank));
+  require(config.rank >= 1 && config.rank <= tuning::kGridSampled, "a bound of that rank");
+  config.prefetched_tiles = 2;
+  config.buffer = std::min(problem.cols, take("buffer", problem.cols));
+  config.dealt = std::min(problem.cols, take("dealt", config.buffer));
+  require(std::min(config.buffer, config.dealt) >= problem.k, "room for so few");
+  return config;
+}
+
 template <>
 cuda::delegate::TwoBounds config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
   auto config = cuda::delegate::TwoBounds::plan(problem, device);

@@ -75,6 +75,15 @@ def _one_grid(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _grid_parts(rng: random.Random) -> dict[str, int]:
+    return {
+        "blocks": rng.choice((1, 2, 3)),
+        "rank": rng.choice((1, 9, 60, 400, 4096)),
+        "buffer": rng.choice((300, 5000, 20_000, 80_000)),
+        "dealt": rng.choice((300, 5000, 20_000, 80_000)),
+    }
+
+
 def _two_bounds(rng: random.Random) -> dict[str, int]:
     return {
         "sample_blocks": rng.choice((1, 2, 8, 32)),
@@ -157,6 +166,7 @@ _DRAW = {
     "delegate.from_maxima": _from_maxima,
     "delegate.from_sample": _from_sample,
     "delegate.one_grid": _one_grid,
+    "delegate.grid_parts": _grid_parts,
     "delegate.two_bounds": _two_bounds,
     "delegate.one_cluster": _delegate_cluster,
     "delegate.resident_cluster": _resident_cluster,

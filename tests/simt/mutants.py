@@ -187,6 +187,17 @@ RESIDENT_GRID = (
     "float32 mostly_minus_infinity 1x14000 k=60 form=delegate.resident_grid forced=1 blocks=4 threads=256 "
     "of_warp=2 room=128 sm_count=2",
 )
+GRID_PARTS = (
+    "float32 normal 1x9001 k=700 form=delegate.grid_parts forced=1 blocks=2",
+    "float32 few_distinct 1x40000 k=13000 form=delegate.grid_parts forced=1 blocks=3 sm_count=2",
+    "float32 normal 1x20000 k=3000 form=delegate.grid_parts forced=1 blocks=3 rank=9 sm_count=2",
+    "float32 normal 1x20000 k=3000 form=delegate.grid_parts forced=1 blocks=2 rank=1500 buffer=4000",
+    "float32 mostly_minus_infinity 1x60000 k=30000 form=delegate.grid_parts forced=1 blocks=2",
+    "float32 mostly_minus_infinity 1x60000 k=30000 sorted=0 form=delegate.grid_parts forced=1 blocks=2",
+    "float32 normal 1x30000 k=9000 sorted=0 last_alone=1 form=delegate.grid_parts forced=1 blocks=3 "
+    "sm_count=2",
+    "float32 normal 1x20000 k=300 form=delegate.grid_parts forced=1 blocks=2 rank=300 dealt=310",
+)
 ONE_GRID = (
     "float32 normal 2x20001 k=50 form=delegate.one_grid forced=1 blocks=2 sm_count=4",
     "float32 normal 1x150001 k=300 form=delegate.one_grid forced=1 blocks=2 lines=2 group=16 sm_count=2",
@@ -417,7 +428,7 @@ MUTANTS = (
         "sort/splitters.cuh", "min(max(key, range.least), range.greatest)", "max(key, range.least)", SAMPLED
     ),
     Mutant(
-        "sort/large_part.cuh",
+        "device/large_part.cuh",
         "__syncthreads();  // the next chunk comes to where the last one was",
         ";",
         LARGE_PARTS,
@@ -529,6 +540,19 @@ MUTANTS = (
         ";",
         RESIDENT_GRID,
     ),
+    Mutant(
+        "delegate/grid_parts.cu", "cooperative_groups::this_grid().sync();", "__syncthreads();", GRID_PARTS
+    ),
+    Mutant("delegate/grid_parts.cu", "all <= params.stored_room", "true", GRID_PARTS),
+    Mutant("delegate/grid_parts.cu", "params.k <= all", "true", GRID_PARTS),
+    Mutant("delegate/grid_parts.cu", "place <= parts.last", "true", GRID_PARTS),
+    Mutant("delegate/grid_parts.cu", "rank == params.k - 1", "rank == params.k - 2", GRID_PARTS),
+    Mutant("delegate/grid_parts.cu", "__syncthreads();  // all have counted", ";", GRID_PARTS),
+    Mutant("delegate/grid_parts.cu", "__syncthreads();  // the offsets are known", ";", GRID_PARTS),
+    Mutant(
+        "delegate/grid_parts.cu", "if (splitters()[middle] < x)", "if (x < splitters()[middle])", GRID_PARTS
+    ),
+    Mutant("delegate/grid_parts.cu", "shared.parts.reaching <= params.dealt_room", "true", GRID_PARTS),
     Mutant("delegate/one_grid.cu", "cooperative_groups::this_grid().sync();", "__syncthreads();", ONE_GRID),
     Mutant(
         "delegate/one_grid.cu",
@@ -546,7 +570,7 @@ MUTANTS = (
     Mutant("delegate/one_grid.cu", "__syncthreads();  // all are listed", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "__syncthreads();  // all are there", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "rank += entries[i] > entry", "rank += entries[i] >= entry", ONE_GRID),
-    Mutant("delegate/one_grid.cu", "first > bound_index", "false", ONE_GRID),
+    Mutant("delegate/grid_candidates.cuh", "first > bound_index", "false", ONE_GRID),
     Mutant("device/block_sort.cuh", "entries[i] > entry", "entries[i] >= entry", RESIDENT_GRID),
     Mutant("device/block_sort.cuh", "__syncthreads();  // all are there", ";", RESIDENT_GRID),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),

@@ -142,6 +142,15 @@ FORMS = {
         ("1x20000", 700, "forced=1 blocks=2 buffer=600"),
         ("2x20000", 60, "forced=1 blocks=3 lines=2 group=32 sm_count=2"),
     ],
+    "delegate.grid_parts": [
+        ("1x9001", 700, "forced=1 blocks=2"),
+        ("2x20001", 6000, "forced=1 blocks=1"),
+        ("1x40000", 13_000, "forced=1 blocks=3"),
+        ("1x20000", 3000, "forced=1 blocks=3 rank=9"),
+        ("1x20000", 3000, "forced=1 blocks=2 rank=1500 buffer=4000"),
+        ("1x20000", 300, "forced=1 blocks=2 rank=300 dealt=310"),
+        ("1x30000", 9000, "forced=1 blocks=1 rank=4096"),
+    ],
     "delegate.equal_shares": [
         ("2x6000", 50, "forced=1 threads=256"),
         ("3x9000", 100, "forced=1 blocks=4 threads=256"),

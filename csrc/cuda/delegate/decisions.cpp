@@ -141,6 +141,35 @@ bool OneGrid::serves(const Problem& problem, const Device& device) {
          plan(problem, device).sample.delegates > 0;
 }
 
+GridParts GridParts::plan(const Problem& problem, const Device& device) {
+  const double cols = static_cast<double>(problem.cols), sampled = tuning::kGridSampled;
+  const double bytes = dtype_bytes(problem.dtype);
+  const double rank = tuning::sample_rank(sampled * static_cast<double>(problem.k) / cols);
+  GridParts config{};
+  config.blocks = static_cast<int>(device.sm_count / problem.rows);
+  if (config.blocks == 0 || rank > tuning::kSampleMostRank * sampled) return config;
+  const double tile_bytes = static_cast<double>(tile_elements(problem, tuning::kPassThreads)) * bytes;
+  config.prefetched_tiles = static_cast<int>(tuning::kGridPrefetchBytes / (device.sm_count * tile_bytes));
+  config.candidates = std::min(cols, rank * cols / sampled);
+  const double most = 1 + 1.0 / tuning::kSampleElementsSlack + tuning::kSampleDeviations / std::sqrt(rank);
+  const int64_t room = std::min(problem.cols, static_cast<int64_t>(most * config.candidates));
+  const auto places = static_cast<int64_t>((memory_of_candidates(problem) - tuning::kGridPartsStateBytes) /
+                                           (bytes + sizeof(uint32_t)));
+  // What shares the last winner's bin is a small part of the others, or else the bound was no good.
+  const int64_t least_dealt = problem.k + problem.k / tuning::kGridPartsSpareShare;
+  if (room + least_dealt > places) return config;
+  config.rank = static_cast<int>(rank);
+  config.buffer = room;
+  config.dealt = std::min(room, places - room);
+  return config;
+}
+
+bool GridParts::serves(const Problem& problem, const Device& device) {
+  return problem.rows <= tuning::kGridMostRows && problem.cols >= tuning::kGridPartsMinCols &&
+         problem.k >= tuning::kGridPartsMinK && has_narrow_indices(problem.cols) &&
+         plan(problem, device).rank > 0;
+}
+
 namespace {
 
 // All of the plan but how the row is read.
@@ -591,6 +620,14 @@ void OneGrid::describe(const Problem&, char* text, size_t text_bytes) const {
       counts ? ", counted" : "");
 }
 
+void GridParts::describe(const Problem& problem, char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes,
+                "delegate: %d blocks a row together, bound is number %d of a sample of %d, room for %lld "
+                "candidates, %s",
+                blocks, rank, tuning::kGridSampled, static_cast<long long>(buffer),
+                problem.sorted ? "in parts" : "in any order");
+}
+
 namespace {
 
 void describe_bound(const SampledBound& bound, const Problem& problem, char* text, size_t text_bytes) {
@@ -658,6 +695,16 @@ Work FromSample::work(const Problem& problem, const Device& device) const {
 Work OneGrid::work(const Problem& problem, const Device& device) const {
   return work_of(problem, device, problem.rows * sample.blocks, tuning::kPassThreads, /*per_sm=*/1,
                  /*reads=*/1);
+}
+
+Work GridParts::work(const Problem& problem, const Device& device) const {
+  Work work = work_of(problem, device, problem.rows * blocks, tuning::kPassThreads, /*per_sm=*/1,
+                      /*reads=*/1);
+  const double rows_of_sm = static_cast<double>(problem.rows) / device.sm_count;
+  work.entries = candidates * rows_of_sm;
+  work.winners = problem.last_alone ? 0 : static_cast<double>(problem.k) * rows_of_sm;
+  work.way = problem.sorted ? 0 : 1;
+  return work;
 }
 
 Work OneCluster::work(const Problem& problem, const Device& device) const {

@@ -123,6 +123,27 @@ struct OneGrid {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
+// The same of many winners: candidates are dealt out to parts of their range, and a block puts a part in order.
+struct GridParts {
+  static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
+  static constexpr const char* kName = "delegate.grid_parts";
+
+  int blocks;            // of a row
+  int rank;              // of the bound in the sample
+  double candidates;     // of a row that are expected
+  int prefetched_tiles;  // into L2, by each block, while the bound is found
+  int64_t buffer;        // candidates a row that can be stored
+  int64_t dealt;         // and that can be dealt out: k, and what shares the last winner's bin
+
+  static bool serves(const Problem& problem, const Device& device);
+  static GridParts plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem&) const { return true; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+};
+
 // How a block finds a row's bound in a sample of the row, and how many candidates it lists on chip.
 struct SampledBound {
   int threads;     // of a block; 0: no sample tells k of such a row

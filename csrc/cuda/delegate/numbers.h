@@ -165,6 +165,28 @@ inline constexpr int kGridLookedAt = 1 << 15;
 inline constexpr int kGridPart = 192;
 inline constexpr int kGridMostParts = 32;
 
+// ---- From a sample, in one grid, many winners in parts ----
+
+// Rows so long, of which so many win at least: others have forms of their own.
+inline constexpr int64_t kGridPartsMinCols = 1 << 17;
+inline constexpr int64_t kGridPartsMinK = 2048;
+// Elements of the sample, all of which every block looks at: a tenth more candidates than winners where an
+// eighth of a row wins, half as many more where 3 % do.
+inline constexpr int kGridSampled = 4096;
+// Candidates are counted in 2^bits bins of the range up to the sample's best, and so many times as far.
+inline constexpr int kGridPartsDigitBits = 12;
+inline constexpr int kGridPartsSpareBits = 1;
+// A warp writes out its candidates from so many on: a counter takes an atomic a nanosecond.
+inline constexpr int kGridPartsStaged = 384;
+// Candidates that a thread deals out at a time.
+inline constexpr int kGridPartsDealt = 8;
+// Parts are such a share of what a block can sort, as far as bins have it; and a row has so many at most.
+inline constexpr double kGridPartsFull = 0.5;
+inline constexpr int kGridPartsMost = 2048;
+// What blocks tell each other, a row; and room to deal out more than k: such a share of it at least.
+inline constexpr double kGridPartsStateBytes = 64 * 1024;
+inline constexpr int64_t kGridPartsSpareShare = 32;
+
 // ---- From a sample, equal shares ----
 
 // A share is so many units of rows: within some hundredths of another wherever it is worth while. A block has

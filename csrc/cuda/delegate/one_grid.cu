@@ -23,6 +23,7 @@
 #include "core/visit_bits.h"
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/grid.cuh"
+#include "cuda/delegate/grid_candidates.cuh"
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster_launch.h"
@@ -466,24 +467,12 @@ __global__ void __launch_bounds__(kPassThreads)
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
   const auto& range = shared.range;
-  const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
   Store<Bits> store(dynamic + kCountBytes<Index> + threadIdx.x / 32 * Store<Bits>::bytes(tuning::kGridStaged),
                     tuning::kGridStaged, {row.stored, params.capacity}, &row.state.stored);
-  Word greatest = 0;
-  BoundFilter<Order> filter(order);
-  visit_tiles<Reading::kOnceAhead, BlockTeam, /*kEnds=*/true>(
-      row.input, params.cols, row.number, row.blocks, AllTiles{},
-      [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
-      [&](Bits bits, int64_t at, bool chosen) {
-        const Index index = static_cast<Index>(at);
-        const Extended<Bits> x = row.extended(bits, index);
-        const bool reaches = chosen && !(x < bound);
-        if (params.counts && reaches) atomicAdd(histogram + range.bin(x), 1u);
-        if (reaches) greatest = max(greatest, x.key);
-        store.push(reaches, bits, index);
-      },
-      // Behind the bound's own index, elements of its key do not reach it.
-      [&](int64_t first) { filter.raise(bound.key, first > bound_index); });
+  const Word greatest = store_reaching(order, row.input, params.cols, row.number, row.blocks, bound, store,
+                                       [&](const Extended<Bits>& x) {
+                                         if (params.counts) atomicAdd(histogram + range.bin(x), 1u);
+                                       });
   store.publish(shared.staged);
   shared.seen.add({greatest, greatest});
   __syncthreads();  // all warps have told, and counted

@@ -33,9 +33,10 @@ namespace gputopk::cuda {
 using Config =
     std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
                  bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
-                 sort::Copy, sort::WholeRows, delegate::FromSample, delegate::OneGrid, delegate::OneCluster,
-                 delegate::ResidentCluster, delegate::ResidentGrid, delegate::EqualShares,
-                 delegate::TwoBounds, delegate::FromMaxima, split_bucket::Tree, split_bucket::Radix>;
+                 sort::Copy, sort::WholeRows, delegate::FromSample, delegate::OneGrid, delegate::GridParts,
+                 delegate::OneCluster, delegate::ResidentCluster, delegate::ResidentGrid,
+                 delegate::EqualShares, delegate::TwoBounds, delegate::FromMaxima, split_bucket::Tree,
+                 split_bucket::Radix>;
 
 struct Plan {
   Problem problem;

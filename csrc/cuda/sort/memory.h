@@ -13,7 +13,7 @@ namespace gputopk::cuda::sort {
 inline int index_bytes(const Problem& problem) { return has_narrow_indices(problem.cols) ? 4 : 8; }
 
 struct Memory {
-  void* values;  // of all rows' entries, a part behind the other: dealt_entries.cuh
+  void* values;  // of all rows' entries, a part behind the other: device/dealt_entries.cuh
   void* indices;
   void* sample_keys;  // of all rows' samples
   void* sample_indices;

@@ -62,9 +62,6 @@ inline constexpr int64_t kSortDealBeginning = 2048;
 inline constexpr int kSortBinsPerPart = 4;
 // Entries whose parts a thread finds side by side, and chunks of a sample in which it ranks one.
 inline constexpr int kSortSearches = 4;
-// A part that is too large is read once for every chunk of it: of more chunks, sorting by digits is no
-// slower.
-inline constexpr int kSortMostChunks = 32;
 
 // ---- Forms ----
 

@@ -6,12 +6,12 @@
 #include <algorithm>
 
 #include "cuda/device/block_sort.cuh"
+#include "cuda/device/dealt_entries.cuh"
+#include "cuda/device/large_part.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/sample.cuh"
 #include "cuda/device/shared_memory.cuh"
-#include "cuda/sort/dealt_entries.cuh"
-#include "cuda/sort/large_part.cuh"
 #include "cuda/sort/rows.h"
 #include "cuda/sort/splitters.cuh"
 
@@ -46,7 +46,7 @@ struct Params {
   // From number `first` of a row's on.
   template <class Bits, class Index>
   __device__ DealtEntries<Bits, Index> dealt(int64_t row, int64_t first) const {
-    return {memory, row * rows.entries + first};
+    return {memory.values, memory.indices, row * rows.entries + first};
   }
   template <class Bits>
   __device__ Entries from_of(int64_t row) const {

@@ -1,20 +1,20 @@
-// A part of a row that is too large for a block to hold: sorted in chunks that are not, or digit by digit in
-// memory.
+// A part of a row that is too large for a block to hold: sorted in chunks that are not, each adjacent bins of
+// a digit of the part's range, or digit by digit in memory.
 #pragma once
 
 #include "cuda/device/block_sort.cuh"
+#include "cuda/device/dealt_entries.cuh"
 #include "cuda/device/list_selection.cuh"
-#include "cuda/sort/dealt_entries.cuh"
-#include "cuda/sort/numbers.h"
 
-namespace gputopk::cuda::sort {
+namespace gputopk::cuda {
 
-// A part that is too large for a block is sorted in chunks that are not: adjacent bins of a digit of its
-// range.
+// A part is read once for every chunk of it: of more chunks, sorting by digits is no slower.
+inline constexpr int kMostPartChunks = 32;
+
 struct Chunks {
   int count;
-  int bins[tuning::kSortMostChunks + 1];     // where each begins
-  int entries[tuning::kSortMostChunks + 1];  // how many lie before it
+  int bins[kMostPartChunks + 1];     // where each begins
+  int entries[kMostPartChunks + 1];  // how many lie before it
   uint32_t brought;
 };
 
@@ -32,7 +32,7 @@ __device__ inline bool divide_into_chunks(const uint32_t* bins, int count_of_bin
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   int first = 0, chunk = 0;
   if (thread == 0) chunks.bins[0] = chunks.entries[0] = 0;
-  while (first < count_of_bins && chunk < tuning::kSortMostChunks) {
+  while (first < count_of_bins && chunk < kMostPartChunks) {
     const uint32_t most = bins[first] + static_cast<uint32_t>(capacity);
     for (int bin = first + thread; bin < count_of_bins; bin += threads) {
       if (bins[bin] <= most && (bin + 1 == count_of_bins || bins[bin + 1] > most)) {
@@ -61,7 +61,7 @@ __device__ __noinline__ bool sort_part_in_chunks(int64_t count, int64_t kept, in
                                                  Chunks& chunks) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  if (count > int64_t{tuning::kSortMostChunks} * capacity) return false;
+  if (count > int64_t{kMostPartChunks} * capacity) return false;
   const int count_of_bins = bins_for(capacity);
   clear_bins(memory.counters, count_of_bins);
   SeenEntries<Word, Index> seen{};
@@ -169,4 +169,4 @@ __device__ __noinline__ void sort_part_in_memory(
   }
 }
 
-}  // namespace gputopk::cuda::sort
+}  // namespace gputopk::cuda

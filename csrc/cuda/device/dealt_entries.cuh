@@ -2,19 +2,20 @@
 #pragma once
 
 #include "cuda/device/entries.cuh"
-#include "cuda/sort/memory.h"
 
-namespace gputopk::cuda::sort {
+namespace gputopk::cuda {
 
 // Where a value is as wide as an index the two lie side by side, so that the few entries that a block brings
 // to a part at a time fill more of a sector.
 template <class Bits, class Index>
 class DealtEntries {
  public:
-  // From number `first` of all rows' on.
-  __device__ DealtEntries(const Memory& memory, int64_t first)
-      : values_(static_cast<Bits*>(memory.values) + (kPaired ? 2 : 1) * first),
-        indices_(static_cast<Index*>(memory.indices) + (kPaired ? 0 : first)) {}
+  static constexpr bool kPaired = sizeof(Bits) == sizeof(Index);
+
+  // From number `first` on of those in this memory, whose `indices` are not used where they lie in pairs.
+  __device__ DealtEntries(void* values, void* indices, int64_t first)
+      : values_(static_cast<Bits*>(values) + (kPaired ? 2 : 1) * first),
+        indices_(static_cast<Index*>(indices) + (kPaired ? 0 : first)) {}
 
   __device__ void read(int64_t at, Bits& bits, Index& index) const {
     if constexpr (kPaired) {
@@ -41,7 +42,6 @@ class DealtEntries {
   }
 
  private:
-  static constexpr bool kPaired = sizeof(Bits) == sizeof(Index);
   struct alignas(2 * sizeof(Index)) Pair {
     Bits bits;
     Index index;
@@ -51,4 +51,4 @@ class DealtEntries {
   Index* indices_;
 };
 
-}  // namespace gputopk::cuda::sort
+}  // namespace gputopk::cuda
