@@ -3,6 +3,8 @@
     python bench/fit_plan.py            # bench/results/plan-h200*.jsonl -> csrc/cuda/plan/costs_h200.h
     python bench/fit_plan.py --check    # writes nothing
     python bench/fit_plan.py --forms delegate.one_grid    # the costs of forms that were swept anew alone
+    python bench/fit_plan.py --forms delegate.grid_parts --bench \\
+        --sweep bench/results/plan-h200-6.jsonl bench/results/plan-h200-9.jsonl    # from these sweeps alone
 
 Beside the sweeps it reads what bench_topk.py recorded of callers' shapes and the grid, mostly of one form.
 
@@ -254,6 +256,7 @@ def header_text(
     headers: list[report.Record],
     paths: list[Path],
     kept: dict[str, str],
+    kept_sources: dict[str, str],
     measured: str,
 ) -> str:
     def cell(numbers: np.ndarray) -> str:
@@ -261,22 +264,25 @@ def header_text(
         return f"{{{parts}, {{{bends}}}}}"
 
     rows = []
-    for name in sorted(costs):
+    for name in sorted({*costs, *kept}):
+        if name in kept:
+            rows.append(kept[name])
+            continue
         cells = ",\n      ".join(cell(of_width(costs[name], width)) for width in WIDTHS)
         form, way = name.split()
-        rows.append(kept.get(name) or f'    {{"{form}", {way},\n     {{{cells}}}}},')
+        rows.append(f'    {{"{form}", {way},\n     {{{cells}}}}},')
     records = list(records)
     most = measured or ", ".join(
         str(max(record[size] for record in records)) for size in ("rows", "cols", "k")
     )
-    sources = "\n".join(
-        f"//   {path.name}, of commit {header['commit'][:12]}, {header['date'][:10]}, {header['gpu']}, "
-        f"driver {header['driver']}"
+    sources = kept_sources | {
+        path.name: f"//   {path.name}, of commit {header['commit'][:12]}, {header['date'][:10]}, "
+        f"{header['gpu']}, driver {header['driver']}"
         for header, path in zip(headers, paths, strict=True)
-    )
+    }
     return f"""// What a unit of each form's work costs, in microseconds, by width of dtype: 1, 2, 4, 8 bytes.
 // Written by bench/fit_plan.py, not edited by hand, from
-{sources}
+{chr(10).join(sources[name] for name in sorted(sources))}
 #pragma once
 
 #include "cuda/plan/costs.h"
@@ -296,14 +302,16 @@ inline constexpr FormCosts kCosts[] = {{
 """
 
 
-def rows_of_others(path: Path, forms: list[str]) -> tuple[dict[str, str], str]:
-    """What a header says of all forms but these, by name and way, and up to which sizes that holds."""
+def rows_of_others(path: Path, forms: list[str]) -> tuple[dict[str, str], dict[str, str], str]:
+    """What a header says of all forms but these, by name and way, from which records, and up to which sizes
+    that holds."""
     if not forms:
-        return {}, ""
+        return {}, {}, ""
     row = r'    \{"([^"]+)", (\d+),\n(?:.*\n){3}.*\}\}\}\},'
     text = path.read_text()
     kept = {f"{x[1]} {x[2]}": x[0] for x in re.finditer(row, text) if x[1] not in forms}
-    return kept, re.search(r"Measured kMeasured\{(.*)\}", text)[1]
+    sources = {x[1]: x[0] for x in re.finditer(r"//   (\S+\.jsonl), .*", text)}
+    return kept, sources, re.search(r"Measured kMeasured\{(.*)\}", text)[1]
 
 
 def main() -> int:

@@ -167,7 +167,7 @@ GridParts GridParts::plan(const Problem& problem, const Device& device) {
 bool GridParts::serves(const Problem& problem, const Device& device) {
   return problem.rows <= tuning::kGridMostRows && problem.cols >= tuning::kGridPartsMinCols &&
          problem.k >= tuning::kGridPartsMinK && has_narrow_indices(problem.cols) &&
-         plan(problem, device).rank > 0;
+         dtype_bytes(problem.dtype) > 1 && plan(problem, device).rank > 0;
 }
 
 namespace {
