@@ -1,4 +1,5 @@
 """Delegate top-k of many winners in one launch of the whole GPU: dtypes of two bytes and more."""
+
 from __future__ import annotations
 
 import itertools

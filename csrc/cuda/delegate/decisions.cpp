@@ -155,6 +155,7 @@ GridParts GridParts::plan(const Problem& problem, const Device& device) {
   const int64_t room = std::min(problem.cols, static_cast<int64_t>(most * config.candidates));
   const auto places = static_cast<int64_t>((memory_of_candidates(problem) - tuning::kGridPartsStateBytes) /
                                            (bytes + sizeof(uint32_t)));
+  if (config.candidates > tuning::kGridPartsMostTimesK * static_cast<double>(problem.k)) return config;
   // What shares the last winner's bin is a small part of the others, or else the bound was no good.
   const int64_t least_dealt = problem.k + problem.k / tuning::kGridPartsSpareShare;
   if (room + least_dealt > places) return config;
