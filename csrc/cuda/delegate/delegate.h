@@ -123,7 +123,8 @@ struct OneGrid {
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
 };
 
-// The same of many winners: candidates are dealt out to parts of their range, and a block puts a part in order.
+// The same of many winners: candidates are dealt out to parts of their range, and a block puts a part in
+// order.
 struct GridParts {
   static constexpr Algorithm kAlgorithm = Algorithm::kDelegate;
   static constexpr const char* kName = "delegate.grid_parts";
