@@ -74,6 +74,7 @@ struct RowState {
   GridCounts digits;
   uint32_t dealt[kGridPartsMost];  // entries of a part
 };
+static_assert(sizeof(RowState) <= tuning::kGridPartsStateBytes, "what the plan leaves room for");
 
 template <class Bits>
 struct Params {

@@ -188,7 +188,7 @@ inline constexpr int kGridPartsDealt = 8;
 inline constexpr double kGridPartsFull = 0.5;
 inline constexpr int kGridPartsMost = 2048;
 // What blocks tell each other, a row; and room to deal out more than k: such a share of it at least.
-inline constexpr double kGridPartsStateBytes = 64 * 1024;
+inline constexpr double kGridPartsStateBytes = 88 * 1024;
 inline constexpr int64_t kGridPartsSpareShare = 32;
 
 // ---- From a sample, equal shares ----
