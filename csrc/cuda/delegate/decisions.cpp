@@ -119,6 +119,13 @@ RowSample sample_of_grid(const Problem& problem, int blocks) {
   return {};
 }
 
+// Into L2, by each of the GPU's blocks.
+int prefetched_tiles_of_grid(const Problem& problem, const Device& device) {
+  const double tile_bytes =
+      static_cast<double>(tile_elements(problem, tuning::kPassThreads)) * dtype_bytes(problem.dtype);
+  return static_cast<int>(tuning::kGridPrefetchBytes / (device.sm_count * tile_bytes));
+}
+
 }  // namespace
 
 OneGrid OneGrid::plan(const Problem& problem, const Device& device) {
@@ -128,8 +135,7 @@ OneGrid OneGrid::plan(const Problem& problem, const Device& device) {
   config.sample = sample;
   config.counts = sample.candidates > tuning::kGridFew;
   const double bytes = dtype_bytes(problem.dtype);
-  const double tile_bytes = static_cast<double>(tile_elements(problem, tuning::kPassThreads)) * bytes;
-  config.prefetched_tiles = static_cast<int>(tuning::kGridPrefetchBytes / (device.sm_count * tile_bytes));
+  config.prefetched_tiles = prefetched_tiles_of_grid(problem, device);
   config.buffer =
       std::min(sample.room, static_cast<int64_t>(memory_of_candidates(problem) / (bytes + sizeof(uint32_t))));
   return config;
@@ -148,8 +154,7 @@ GridParts GridParts::plan(const Problem& problem, const Device& device) {
   GridParts config{};
   config.blocks = static_cast<int>(device.sm_count / problem.rows);
   if (config.blocks == 0 || rank > tuning::kSampleMostRank * sampled) return config;
-  const double tile_bytes = static_cast<double>(tile_elements(problem, tuning::kPassThreads)) * bytes;
-  config.prefetched_tiles = static_cast<int>(tuning::kGridPrefetchBytes / (device.sm_count * tile_bytes));
+  config.prefetched_tiles = prefetched_tiles_of_grid(problem, device);
   config.candidates = std::min(cols, rank * cols / sampled);
   const double most = 1 + 1.0 / tuning::kSampleElementsSlack + tuning::kSampleDeviations / std::sqrt(rank);
   const int64_t room = std::min(problem.cols, static_cast<int64_t>(most * config.candidates));
