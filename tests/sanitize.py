@@ -34,6 +34,8 @@ TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 KERNELS = "gputopk"  # a part of the names of the kernels
 SHAPES = ((1, 1, 1), (3, 33, 5), (2, 1000, 1000), (1, 4097, 129))
 LONG_SHAPES = ((2, 20001, 77), (1, 70001, 3000))  # of two dtypes, as they take longest
+# Of forms that serve long rows alone, of few values and of many.
+GRID_FORMS, GRID_SHAPE = ("delegate.resident_grid", "delegate.grid_parts"), (1, 140_001, 2100)
 OURS = re.compile(rf"\bat (?:void )?{KERNELS}::")  # in a finding: what did it
 ERRORS = 99  # the exit status of a tool that has found something
 
@@ -65,9 +67,26 @@ def run_cases() -> int:
                 oracle.assert_topk(tuple(r.cpu() for r in result), tensor.cpu(), k)
                 runs += 1
         runs += run_split_bucket(dtype)
+    runs += run_grids()
     runs += run_other_operators()
     print(f"runs: {runs}")
     return 0
+
+
+def run_grids() -> int:
+    """Blocks that are launched together, over the least row that such forms serve."""
+    import torch
+
+    from tests import oracle
+
+    rows, cols, k = GRID_SHAPE
+    few_values = torch.randint(0, 120, (rows, cols)).cuda()
+    tensors = (torch.randn(rows, cols).cuda(), few_values.float(), few_values)
+    for tensor in tensors:
+        for name in GRID_FORMS:
+            result = torch.ops.gputopk._form(tensor, k, name)
+            oracle.assert_topk(tuple(r.cpu() for r in result), tensor.cpu(), k)
+    return len(tensors) * len(GRID_FORMS)
 
 
 def run_split_bucket(dtype: torch.dtype) -> int:

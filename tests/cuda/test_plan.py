@@ -625,7 +625,7 @@ def test_registers_of_a_cluster_hold_the_row_and_its_list_what_reaches_the_bound
         # k elements reach the bound, whatever the row.
         assert k <= blocks * rank and rank <= threads
         assert k < room <= threads * tuning.number("kResidentClusterItems")
-        assert parts == 1 or (parts <= blocks and k >= tuning.number("kResidentPartsMinK"))
+        assert parts == 1 or (parts == blocks and k >= tuning.number("kResidentPartsMinK"))
         # Of few rows all run at once.
         assert rows > 8 or rows * blocks * threads <= 132 * 1024
     assert served >= 20
@@ -659,7 +659,8 @@ def test_registers_of_the_gpu_hold_the_rows_and_its_lists_what_reaches_the_bound
         assert k <= tuning.number("kResidentMostRank") * delegates
         assert k < room <= threads * tuning.number("kResidentClusterItems")
         assert delegates * max(dtype.itemsize, 4) <= room * (dtype.itemsize + 4)
-        assert parts == (tuning.number("kResidentParts") if k >= tuning.number("kResidentPartsMinK") else 1)
+        of_part, most = tuning.number("kGridPartK"), tuning.number("kResidentMostParts")
+        assert parts == min(-(-k // of_part), most, blocks)
     assert served >= 20
     for rows, cols in ((1, tuning.number("kGridMinCols") - 1), (1, 2**23), (9, 2**18)):
         assert "delegate.resident_grid" not in every_form(meta(rows, cols, dtype=dtype), 1)

@@ -232,7 +232,10 @@ cuda::delegate::OneCluster config_of(const Problem& problem, const cuda::Device&
   auto config = cuda::delegate::OneCluster::plan(problem, device);
   take_bound(problem, take, config);
   config.blocks = static_cast<int>(take("cluster", std::max(1, config.blocks)));
+  config.reads_ahead = take("ahead", config.threads == cuda::tuning::kClusterAheadThreads ? 1 : 0) != 0;
   require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
+  require(!config.reads_ahead || config.threads <= cuda::tuning::kClusterAheadThreads,
+          "so large a block that reads ahead");
   return config;
 }
 template <>
@@ -244,8 +247,7 @@ cuda::delegate::ResidentCluster config_of(const Problem& problem, const cuda::De
   config.blocks = static_cast<int>(take("cluster", std::max(1, config.blocks)));
   config.rank = static_cast<int>(take("rank", (problem.k + config.blocks - 1) / config.blocks));
   config.room = static_cast<int>(take("room", config.threads * tuning::kResidentClusterItems));
-  const bool in_parts = take("parts", 0) != 0 && config.blocks >= tuning::kResidentParts;
-  config.ordered_by = in_parts ? tuning::kResidentParts : 1;
+  config.ordered_by = take("parts", 0) != 0 ? config.blocks : 1;
   require(config.threads >= tuning::kClusterMinThreads, "such a block");
   require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
   require(config.rank <= config.threads, "a bound of that rank");
@@ -260,14 +262,15 @@ cuda::delegate::ResidentGrid config_of(const Problem& problem, const cuda::Devic
   auto config = cuda::delegate::ResidentGrid::plan(problem, device);
   config.threads = static_cast<int>(take("threads", std::max(tuning::kClusterMinThreads, config.threads)));
   config.elements = static_cast<int>(take("elements", std::max(tuning::kResidentElements, config.elements)));
-  config.blocks = static_cast<int>(take("blocks", std::max(tuning::kResidentParts, config.blocks)));
+  config.blocks = static_cast<int>(take("blocks", std::max(tuning::kGridLeastBlocks, config.blocks)));
   config.of_warp = static_cast<int>(take("of_warp", std::max(1, config.of_warp)));
   config.room = static_cast<int>(take("room", config.threads * tuning::kResidentClusterItems));
-  config.ordered_by = take("parts", 0) != 0 ? tuning::kResidentParts : 1;
+  config.ordered_by = static_cast<int>(take("parts", 1));
   config.without_room = cuda::delegate::EqualShares::plan(problem, device);
   const int64_t held = int64_t{config.blocks} * config.threads * config.elements;
   const int bytes = gputopk::dtype_bytes(problem.dtype);
-  require(config.threads >= tuning::kClusterMinThreads && config.blocks >= tuning::kResidentParts,
+  require(config.threads >= tuning::kClusterMinThreads && config.blocks >= tuning::kGridLeastBlocks &&
+              config.ordered_by >= 1 && config.ordered_by <= config.blocks,
           "such blocks");
   require(problem.cols + 16 / bytes - 1 <= held, "so long a row for the registers");
   require(problem.k <= config.delegates(), "a bound of that rank");

@@ -106,6 +106,10 @@ def _delegate_cluster(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _one_cluster(rng: random.Random) -> dict[str, int]:
+    return _delegate_cluster(rng) | {"ahead": rng.choice((0, 1))}
+
+
 def _resident_cluster(rng: random.Random) -> dict[str, int]:
     return {
         "cluster": rng.choice((1, 2, 4, 8, 16)),
@@ -124,7 +128,7 @@ def _resident_grid(rng: random.Random) -> dict[str, int]:
         "elements": rng.choice((16, 16, 32)),
         "of_warp": rng.choice((1, 2, 4, 8)),
         "room": rng.choice((128, 512, 1024, 2048)),
-        "parts": rng.choice((0, 1)),
+        "parts": rng.choice((1, 2, 4)),
     }
 
 
@@ -168,7 +172,7 @@ _DRAW = {
     "delegate.one_grid": _one_grid,
     "delegate.grid_parts": _grid_parts,
     "delegate.two_bounds": _two_bounds,
-    "delegate.one_cluster": _delegate_cluster,
+    "delegate.one_cluster": _one_cluster,
     "delegate.resident_cluster": _resident_cluster,
     "delegate.resident_grid": _resident_grid,
     "delegate.equal_shares": _equal_shares,

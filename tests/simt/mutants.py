@@ -161,6 +161,9 @@ LAST_OF_SHARES = (
     "int16 few_distinct 2x17002 k=17002 sorted=0 last_alone=1 form=sort.copy sm_count=3",
 )
 SHARES = (
+    "float32 all_equal 2x17000 k=200 form=delegate.equal_shares forced=1 blocks=3 threads=256 room=1024",
+    "float32 few_distinct 2x17000 k=100 form=delegate.one_cluster forced=1 cluster=2 threads=512 ahead=1 "
+    "room=1024",
     "float32 normal 3x9000 k=100 form=delegate.equal_shares forced=1 blocks=4 threads=256",
     "float32 normal 2x17000 k=200 form=delegate.equal_shares forced=1 blocks=3 threads=256 rank=3 room=1024 "
     "cluster=4",
@@ -172,12 +175,16 @@ RESIDENT_CLUSTER = (
     "float32 ones_with_four_outliers 1x20000 k=600 form=delegate.resident_cluster forced=1 cluster=8 "
     "threads=256 room=1024",
     "float32 normal 2x9000 k=700 form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1",
+    "float32 normal 1x20000 k=300 form=delegate.resident_cluster forced=1 cluster=8 threads=256 parts=1 "
+    "room=512",
+    "float32 few_distinct 1x20000 k=300 form=delegate.resident_cluster forced=1 cluster=8 threads=256 "
+    "parts=1",
 )
 RESIDENT_GRID = (
     "float32 normal 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
     "sm_count=4",
     "float32 normal 1x14001 k=200 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
-    "parts=1 room=512 sm_count=2",
+    "parts=3 room=512 sm_count=2",
     "float32 few_distinct 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=4 "
     "sm_count=4",
     "int16 all_equal 1x14000 k=200 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
@@ -474,6 +481,10 @@ MUTANTS = (
     Mutant("delegate/across_rows.cu", "__syncwarp();  // all are counted", ";", ACROSS),
     Mutant("delegate/across_rows.cu", "__syncwarp();  // all rows have their places", ";", ACROSS),
     Mutant("delegate/across_rows.cu", "__syncwarp();  // they have been read", ";", ACROSS),
+    # A bound from a sample.
+    Mutant("delegate/sampled_row.cuh", "rank - above", "rank", SHARES),
+    Mutant("delegate/sampled_row.cuh", "bound.reversed = selection.low.reversed;", ";", SHARES),
+    Mutant("delegate/sampled_row.cuh", "__syncthreads();  // the counts are not in use", ";", SHARES),
     # Equal shares.
     Mutant("delegate/equal_shares.cu", "follow_kernel_before();", "let_next_kernel_start();", SHARES),
     Mutant(
@@ -507,15 +518,25 @@ MUTANTS = (
     ),
     Mutant("device/equals.cuh", "w < warp", "w + 1 < warp", RESIDENT_CLUSTER),
     Mutant(
-        "delegate/resident_cluster.cu",
-        "Cluster::wait();  // the parts are where they belong",
+        "delegate/resident.cuh",
+        "Cluster::wait();  // the parts are where they belong, and all counts",
         "__syncthreads();",
+        RESIDENT_CLUSTER,
+    ),
+    Mutant("delegate/resident.cuh", "__syncthreads();  // all are counted", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "__syncthreads();  // the sums are there", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "most <= places.from_block", "true", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "better += count[i];", ";", RESIDENT_CLUSTER),
+    Mutant(
+        "delegate/resident_cluster.cu",
+        "shared.listed = static_cast<uint32_t>(room) + 1",
+        "shared.listed = own_listed",
         RESIDENT_CLUSTER,
     ),
     Mutant(
         "delegate/resident_cluster.cu", "__syncthreads();  // the counts are there", ";", RESIDENT_CLUSTER
     ),
-    Mutant("delegate/resident_cluster.cu", "better + rank", "rank", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "better + rank", "rank", RESIDENT_CLUSTER),
     Mutant(
         "delegate/resident_grid.cu",
         "cooperative_groups::this_grid().sync();",
@@ -523,16 +544,20 @@ MUTANTS = (
         RESIDENT_GRID,
     ),
     Mutant("delegate/grid.cuh", "__threadfence();", ";", RESIDENT_GRID),
-    Mutant("delegate/resident_grid.cu", "__syncthreads();  // the counts are zero", ";", RESIDENT_GRID),
-    Mutant("delegate/resident_grid.cu", "__syncthreads();  // each part has its places", ";", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__syncthreads();  // the list has its place", ";", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__syncthreads();  // the part is there", ";", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "better += part < number;", ";", RESIDENT_GRID),
     Mutant("delegate/grid.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_GRID),
     Mutant("delegate/grid.cuh", "next[bin] = 0", "next[bin] = 1", RESIDENT_GRID),
-    Mutant("delegate/resident_grid.cu", "return 1;", "return 0;", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "/*list=*/1, own.state", "/*list=*/0, own.state", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "reversed_of(i) < selection.low.reversed", "false", RESIDENT_GRID),
-    Mutant("delegate/resident_grid.cu", "__ldcg(&state.overflows) == 0", "true", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "overflows == 0 && listed <=", "listed <=", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "k - better - selection.owed", "k - selection.owed", RESIDENT_GRID),
     Mutant(
-        "delegate/resident_grid.cu", "all.most() <= static_cast<uint32_t>(params.room)", "true", RESIDENT_GRID
+        "delegate/resident_grid.cu",
+        "overflows == 0 && listed <= static_cast<uint32_t>(params.room)",
+        "overflows == 0",
+        RESIDENT_GRID,
     ),
     Mutant(
         "delegate/resident_grid.cu",
@@ -572,6 +597,8 @@ MUTANTS = (
     Mutant("delegate/one_grid.cu", "rank += entries[i] > entry", "rank += entries[i] >= entry", ONE_GRID),
     Mutant("delegate/grid_candidates.cuh", "first > bound_index", "false", ONE_GRID),
     Mutant("device/block_sort.cuh", "entries[i] > entry", "entries[i] >= entry", RESIDENT_GRID),
+    Mutant("device/block_sort.cuh", "others[better] > entry", "false", RESIDENT_CLUSTER),
+    Mutant("device/block_sort.cuh", "entries[thread] = sorted[0];", "entries[thread] = entry;", SHARES),
     Mutant("device/block_sort.cuh", "__syncthreads();  // all are there", ";", RESIDENT_GRID),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),
     # Rows that do not lie side by side.

@@ -117,6 +117,8 @@ FORMS = {
         ("2x6000", 50, "forced=1 cluster=1 threads=256"),
         ("1x17000", 100, "forced=1 cluster=4 threads=256"),
         ("1x17000", 200, "forced=1 cluster=2 threads=256 rank=3 room=1024"),
+        ("1x40000", 100, "forced=1 cluster=2 threads=512 ahead=1"),
+        ("1x9000", 200, "forced=1 cluster=1 threads=256 ahead=1 rank=3 room=1024"),
     ],
     "delegate.resident_cluster": [
         ("2x9000", 100, "forced=1 cluster=4 threads=256"),
@@ -130,7 +132,7 @@ FORMS = {
     "delegate.resident_grid": [
         ("2x9000", 20, "forced=1 blocks=5 threads=256 room=1024 sm_count=5"),
         ("1x14001", 100, "forced=1 blocks=4 threads=256 of_warp=8 room=512 sm_count=2"),
-        ("1x30001", 300, "forced=1 blocks=4 threads=256 elements=32 of_warp=8 parts=1 room=512 sm_count=2"),
+        ("1x30001", 300, "forced=1 blocks=4 threads=256 elements=32 of_warp=8 parts=4 room=512 sm_count=2"),
         ("2x12000", 60, "forced=1 blocks=4 threads=256 of_warp=4 room=128 sm_count=4"),
         ("1x12000", 60, "forced=1 blocks=4 threads=256 of_warp=4 sm_count=1"),
     ],

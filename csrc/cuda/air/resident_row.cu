@@ -253,13 +253,12 @@ __device__ __forceinline__ RowBound<Number> bound_by_counting(const Number (&num
 #pragma unroll
   for (int i = 0; i < kMaxima; ++i) keys[i] = Compared::rank_key_of(maxima.of_class[i]);
   const int slack = k / tuning::kAirResidentSlack;
-  Word pivots[1];
   const BlockBound<Word> bound = bound_of_block<Word>(
       [&](auto&& visit) {
 #pragma unroll
         for (int i = 0; i < kMaxima; ++i) visit(keys[i]);
       },
-      k, slack, /*divides=*/false, pivots, counts, shared.spans);
+      k, slack, Undivided{}, counts, shared.spans);
   const int warps = static_cast<int>(blockDim.x / 32);
   return {{Compared::number_of(bound.key), Compared::number_of(bound.greatest)},
           bound.reaching > k + slack ? warps : 1};

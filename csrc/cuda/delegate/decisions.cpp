@@ -333,11 +333,16 @@ OneCluster OneCluster::plan(const Problem& problem, const Device& device, bool w
 
   const int per_sm = tuning::kClusterThreadsPerSm / config.threads;
   config.blocks = cluster_blocks(problem, device, config.threads);
-  const double at_once = std::min<double>(static_cast<double>(problem.rows) * config.blocks,
-                                          static_cast<double>(device.sm_count) * per_sm);
+  const double all_blocks = static_cast<double>(problem.rows) * config.blocks;
+  const double at_once = std::min(all_blocks, static_cast<double>(device.sm_count) * per_sm);
+  // Clusters of up to a pair find all SMs.
+  const double sms = config.blocks > 2 ? tuning::kClusterReach * device.sm_count : device.sm_count;
+  config.reads_ahead = config.threads == tuning::kClusterAheadThreads && all_blocks <= sms;
   const double tile_bytes =
       static_cast<double>(tile_elements(problem, config.threads)) * dtype_bytes(problem.dtype);
-  config.prefetched_tiles = static_cast<int>(tuning::kClusterPrefetchBytes / (at_once * tile_bytes));
+  const double prefetched =
+      config.reads_ahead ? tuning::kClusterAheadPrefetchBytes : tuning::kClusterPrefetchBytes;
+  config.prefetched_tiles = static_cast<int>(prefetched / (at_once * tile_bytes));
   return config;
 }
 
@@ -397,14 +402,10 @@ ResidentCluster ResidentCluster::plan(const Problem& problem, const Device& devi
         if (int64_t{blocks} * threads * elements < places) continue;
         if (best.threads > 0 && us >= least) break;
         // Where an SM has more than a block, others work meanwhile.
-        const bool in_parts = problem.k >= tuning::kResidentPartsMinK && blocks >= tuning::kResidentParts &&
-                              all_blocks <= device.sm_count;
-        best = {threads,
-                elements,
-                blocks,
-                static_cast<int>(rank),
-                static_cast<int>(room),
-                in_parts ? tuning::kResidentParts : 1};
+        const bool in_parts =
+            problem.k >= tuning::kResidentPartsMinK && all_blocks <= static_cast<double>(device.sm_count);
+        best = {
+            threads, elements, blocks, static_cast<int>(rank), static_cast<int>(room), in_parts ? blocks : 1};
         least = us;
         break;
       }
@@ -428,25 +429,27 @@ ResidentGrid resident_grid_of(const Problem& problem, const Device& device, int 
   const int bytes = dtype_bytes(problem.dtype);
   // The row may begin anywhere in its first vector.
   const int64_t places = problem.cols + 16 / bytes - 1;
-  if (config.blocks < tuning::kResidentParts || int64_t{config.blocks} * threads * elements < places) {
+  if (config.blocks < tuning::kGridLeastBlocks || int64_t{config.blocks} * threads * elements < places) {
     return config;
   }
+  config.ordered_by = static_cast<int>(std::min<int64_t>(
+      {divide_up(problem.k, tuning::kGridPartK), tuning::kResidentMostParts, config.blocks}));
   const double k = static_cast<double>(problem.k), warps = config.blocks * (threads / 32);
-  config.of_warp = 1;
-  while (k > tuning::kResidentMostRank * warps * config.of_warp) config.of_warp *= 2;
-  if (config.of_warp > tuning::kGridMostOfWarp) return config;
-  config.ordered_by = problem.k >= tuning::kResidentPartsMinK ? tuning::kResidentParts : 1;
-
-  const double delegates = warps * config.of_warp;
-  const double candidates = elements_reaching(most_rank(k), delegates);
-  // The lists' memory has the delegates first.
-  const double of_delegates = delegates * std::max(bytes, 4) / (bytes + sizeof(uint32_t));
-  const double room = std::max(tuning::kGridRoom * candidates / config.ordered_by, k);
   const int64_t most =
       std::min(most_room(problem, device, threads), int64_t{tuning::kResidentClusterItems} * threads);
-  config.room = static_cast<int>(
-      divide_up(static_cast<int64_t>(std::max(room + tuning::kGridSpareRoom, of_delegates)), 64) * 64);
-  if (config.room <= most) config.threads = threads;
+  // Of more delegates fewer are candidates.
+  for (config.of_warp = 1; config.of_warp <= tuning::kGridMostOfWarp; config.of_warp *= 2) {
+    const double delegates = warps * config.of_warp;
+    if (k > tuning::kResidentMostRank * delegates) continue;
+    const double candidates = elements_reaching(most_rank(k), delegates);
+    // The lists' memory has the delegates first.
+    const double of_delegates = delegates * std::max(bytes, 4) / (bytes + sizeof(uint32_t));
+    const double room = std::max(tuning::kGridRoom * candidates + tuning::kGridSpareRoom, of_delegates);
+    config.room = static_cast<int>(divide_up(static_cast<int64_t>(room), 64) * 64);
+    if (config.room > most) continue;
+    config.threads = threads;
+    break;
+  }
   return config;
 }
 
@@ -650,8 +653,8 @@ void describe_bound(const SampledBound& bound, const Problem& problem, char* tex
 void OneCluster::describe(const Problem& problem, char* text, size_t text_bytes) const {
   char bound[120];
   describe_bound(*this, problem, bound, sizeof(bound));
-  std::snprintf(text, text_bytes, "delegate: a cluster of %d blocks a row, %d threads, %s", blocks, threads,
-                bound);
+  std::snprintf(text, text_bytes, "delegate: a cluster of %d blocks a row, %d threads%s, %s", blocks, threads,
+                reads_ahead ? " that read ahead" : "", bound);
 }
 
 void ResidentCluster::describe(const Problem&, char* text, size_t text_bytes) const {
@@ -715,8 +718,11 @@ Work GridParts::work(const Problem& problem, const Device& device) const {
 
 Work OneCluster::work(const Problem& problem, const Device& device) const {
   const bool is_listed = problem.cols <= room;
-  return work_of(problem, device, problem.rows * blocks, threads, tuning::kClusterThreadsPerSm / threads,
-                 vectors > 0 || is_listed ? 1 : tuning::kClusterReadsWithoutSample);
+  Work work = work_of(problem, device, problem.rows * blocks, threads,
+                      reads_ahead ? 1 : tuning::kClusterThreadsPerSm / threads,
+                      vectors > 0 || is_listed ? 1 : tuning::kClusterReadsWithoutSample);
+  work.way = reads_ahead ? 1 : 0;
+  return work;
 }
 
 namespace {

@@ -162,6 +162,7 @@ struct OneCluster : SampledBound {
 
   int blocks;            // of a row's cluster: a power of two
   int prefetched_tiles;  // into L2, by a block, while the bound is found
+  bool reads_ahead;      // a tile's loads are under way while the one before is looked at
 
   static bool serves(const Problem& problem, const Device& device);
   static OneCluster plan(const Problem& problem, const Device& device) {
@@ -192,7 +193,7 @@ struct ResidentCluster {
   int blocks;      // of a row's cluster: a power of two
   int rank;        // of the bound among a block's delegates, one a thread
   int room;        // for candidates of a row: a multiple of 64
-  int ordered_by;  // blocks: one, or kResidentParts
+  int ordered_by;  // blocks: one, or all
 
   static bool serves(const Problem& problem, const Device& device);
   static ResidentCluster plan(const Problem& problem, const Device& device);
@@ -242,7 +243,7 @@ struct ResidentGrid {
   int blocks;      // of a row
   int of_warp;     // delegates: a power of two
   int room;        // of a list of candidates: a multiple of 64
-  int ordered_by;  // blocks: one, or kResidentParts, which have a list each
+  int ordered_by;  // blocks: a part of what is listed each
   EqualShares without_room;  // where a context has none for all blocks at once
 
   int delegates() const { return blocks * (threads / 32) * of_warp; }

@@ -346,9 +346,9 @@ ErrorCode launch(const EqualShares& config, const Problem& problem, const Buffer
   if (problem.rows > kMostBlocksOfGrid / config.order_blocks) return cudaErrorInvalidConfiguration;
   const unsigned row_blocks = static_cast<unsigned>(problem.rows);
   const unsigned threads = static_cast<unsigned>(config.threads);
-  const size_t counter_bytes = sizeof(uint32_t) << tuning::kClusterSampleDigitBits;
+  constexpr size_t kCounterBytes = sizeof(uint32_t) * kCountsOfBound<typename KeyWord<Bits>::type>;
   cudaError_t error = launch_kernel(/*ahead=*/false, find_bounds<Order, Rows>, row_blocks, threads,
-                                    counter_bytes, stream, params, order);
+                                    kCounterBytes, stream, params, order);
   if (error != cudaSuccess) return error;
   const size_t list_bytes = block_bytes(kEntryBytes, config.room, config.threads);
   static std::atomic<uint64_t> lists_allowed, order_allowed, clusters_allowed;

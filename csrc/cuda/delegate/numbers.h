@@ -72,6 +72,8 @@ inline constexpr int kClusterFewItems = 4;
 inline constexpr int kClusterMinThreads = 256;
 inline constexpr int kClusterFewRows = 2;
 inline constexpr int kClusterFewRowsThreads = 512;
+// Where an SM has one block, a thread has 128 registers, room for two tiles: 128 x 2^17 25 us for 31.
+inline constexpr int kClusterAheadThreads = 512;
 inline constexpr int kClusterMaxThreads = 1024;
 inline constexpr int kClusterStaticBytes = 8 * 1024;  // of shared memory: the kernels' own variables
 inline constexpr int kClusterThreadsPerSm = 1024;
@@ -95,6 +97,8 @@ inline constexpr int kClusterListedWinners = 2;
 inline constexpr int kClusterDigitBits = 10;
 // Bytes that all blocks together fetch into L2 while they find their bounds: what L2 holds at once.
 inline constexpr double kClusterPrefetchBytes = 32e6;
+// Where they read ahead, bytes of so few: more keep memory from what is read at once (32e6: 4 to 9 % slower).
+inline constexpr double kClusterAheadPrefetchBytes = 8e6;
 
 // ---- In the registers of a cluster ----
 
@@ -116,10 +120,10 @@ inline constexpr int kResidentRankSlack = 16;
 inline constexpr int kResidentLeastSlack = 2;
 // The list has room for so many entries a thread, few of which go without a place in it.
 inline constexpr int kResidentClusterItems = 8;
-// Blocks that put a list in order, a part each, from so many winners on: dealing it out takes a few hundred
-// nanoseconds.
-inline constexpr int kResidentParts = 4;
-inline constexpr int64_t kResidentPartsMinK = 256;
+// From so many winners on each block puts a part of them in order: dealing them out takes a few hundred
+// nanoseconds. Of the room so large a share, one in so many, is for a block's part.
+inline constexpr int64_t kResidentPartsMinK = 32;
+inline constexpr int kResidentPartShare = 2;
 // What a plan is chosen by, in microseconds: a wave of clusters, what an SM reads, and an entry of a thread's
 // that is put in order.
 inline constexpr double kResidentWaveUs = 8;
@@ -135,8 +139,13 @@ inline constexpr int64_t kGridLeastShare = 2048;
 // Delegates of a warp at most. The rank of the bound among all delegates is kResidentMostRank at most.
 inline constexpr int kGridMostOfWarp = 8;
 // A list has room for so many times what is expected of it, and so many more.
-inline constexpr double kGridRoom = 2;
-inline constexpr int kGridSpareRoom = 512;
+inline constexpr double kGridRoom = 1.05;
+inline constexpr int kGridSpareRoom = 256;
+// Blocks of a row at least. And winners that one of some blocks puts in order: so few are ranked by comparing
+// each with all, where a part is twice as large too.
+inline constexpr int kGridLeastBlocks = 4;
+inline constexpr int64_t kGridPartK = 64;
+inline constexpr int64_t kResidentMostParts = 64;
 // Registers of a thread that hold elements: no more than 32 elements of 4 bytes, or 16 of 8.
 inline constexpr int kGridMostThreadBytes = 128;
 

@@ -25,6 +25,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <type_traits>
 
 #include "core/key_order.h"
 #include "cuda/delegate/delegate.h"
@@ -62,10 +63,15 @@ __device__ Sharing sharing_of(const Params<Bits, Rows>& params, const Row<Bits>&
   return {blocks, part_of_cluster(row.cols, blocks, sizeof(Bits))};
 }
 
+// Threads have twice the registers where they read ahead: an SM then has one block.
+constexpr int most_threads(bool reads_ahead) {
+  return reads_ahead ? tuning::kClusterAheadThreads : tuning::kClusterMaxThreads;
+}
+
 // A block puts at most kItems entries a thread in order: few of them are less code, and what a block runs but
 // once waits for its code.
-template <class Order, class Rows, int kItems>
-__global__ void __launch_bounds__(tuning::kClusterMaxThreads)
+template <class Order, class Rows, int kItems, bool kAhead>
+__global__ void __launch_bounds__(most_threads(kAhead))
     select_row(const __grid_constant__ Params<typename Order::Bits, Rows> params, Order order,
                int cluster_blocks) {
   using Bits = typename Order::Bits;
@@ -105,10 +111,11 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     bound = bound_of_row(row, part, ClusterSums{blocks}, order, candidates, count, params.room,
                          memory.counters, shared);
   }
+  constexpr Reading kReading = kAhead ? Reading::kOnceAhead : Reading::kOnce;
   Listed listed{};
   for (;;) {
-    listed = list_row(part, bound, blocks, number, order, candidates, static_cast<uint32_t>(params.room),
-                      memory, shared);
+    listed = list_row<kReading>(part, bound, blocks, number, order, candidates,
+                                static_cast<uint32_t>(params.room), memory, shared);
     if (listed.all >= k && listed.all <= room) break;
     bound = bound_of_row(row, part, ClusterSums{blocks}, order, candidates, count, params.room,
                          memory.counters, shared);
@@ -127,7 +134,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       });
 }
 
-template <int kItems, class Order, class Rows>
+template <int kItems, bool kAhead, class Order, class Rows>
 ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers& buffers, const Rows& rows,
                  Order order, Stream stream) {
   using Bits = typename Order::Bits;
@@ -142,7 +149,7 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   const size_t shared_bytes =
       static_cast<size_t>(block_bytes(BlockMemory<Bits, Index>::kEntryBytes, config.room, config.threads));
   static std::atomic<uint64_t> allowed, allowed_clusters;
-  return launch_cluster_a_row(/*ahead=*/false, config, problem.rows, select_row<Order, Rows, kItems>,
+  return launch_cluster_a_row(/*ahead=*/false, config, problem.rows, select_row<Order, Rows, kItems, kAhead>,
                               shared_bytes, allowed, allowed_clusters, stream, params, order);
 }
 
@@ -154,9 +161,13 @@ ErrorCode run_with(const OneCluster& config, const Problem& problem, const Buffe
     return launch_with_room(config, [&](const OneCluster& fitting) {
       constexpr int kFew = tuning::kClusterFewItems;
       const auto rows = rows_of(fitting, order);
-      return fitting.room <= kFew * fitting.threads
-                 ? launch<kFew>(fitting, problem, buffers, rows, order, stream)
-                 : launch<tuning::kClusterItems>(fitting, problem, buffers, rows, order, stream);
+      const auto launch_of = [&](auto ahead) {
+        constexpr bool kAhead = decltype(ahead)::value;
+        return fitting.room <= kFew * fitting.threads
+                   ? launch<kFew, kAhead>(fitting, problem, buffers, rows, order, stream)
+                   : launch<tuning::kClusterItems, kAhead>(fitting, problem, buffers, rows, order, stream);
+      };
+      return fitting.reads_ahead ? launch_of(std::true_type{}) : launch_of(std::false_type{});
     });
   });
 }

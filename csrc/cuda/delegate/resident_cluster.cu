@@ -7,8 +7,8 @@
 //      rows too, as what lies side by side is dealt out to all blocks and threads.
 //   2. Each block lists what reaches the bound, from its registers.
 //   3. The lists are brought together in the cluster's first block, which puts them in order and writes the
-//      k best. Or, where k is large, pivots among the first block's delegates divide the lists into parts,
-//      each of which a block of its own puts in order.
+//      k best. Or, where SMs would have nothing to do meanwhile, the first block's delegates tell how to
+//      divide what is listed into parts, each of which is sent to a block of its own that puts it in order.
 // Where more reach the bound than there is room for, most are equals of it as a rule: then the row is read
 // once more, what is above the bound is listed, and equals of the lowest indices are written behind it as
 // they come. Else the bound is found by AIR's digits.
@@ -38,30 +38,15 @@ struct Params {
   int64_t part_cols;  // a block's, where the row is read once more
   int rank;           // of the bound among a block's delegates
   int room;           // for candidates
-  int ordered_by;     // blocks, a part of the list each
+  bool in_parts;      // each block puts a part of what is listed in order
   WinnerWriter<Bits> output;
 };
 
 template <class Word>
 struct BoundScratch {
   KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
-  Bounds<Word> of_block, of_all;
-};
-
-// What the cluster's blocks have listed of each part: all of them, those before this one, and the most of
-// any.
-struct ListedParts {
-  PartCounts all, before;
-  uint32_t most;
-
-  // Whether each part's block has room for it behind its own list.
-  __device__ bool fit(uint32_t room) const { return most + all.most() <= room; }
-};
-
-struct PartScratch {
-  PartCounts counts;
-  uint32_t sent[kParts];
-  ListedParts lists;
+  Word of_block, of_row;
+  PartBins<Word> parts_of_block, parts;
 };
 
 // Elements above a bound, and equals of it.
@@ -82,57 +67,37 @@ struct EqualsScratch {
 };
 
 // The least of the bounds that the cluster's blocks find among their threads' delegates, and the first
-// block's pivots; the same in all of them. And all counts of lists are zero.
+// block's parts, the same in all of them. And all counts of lists are zero.
 template <class Word, class Bits>
-__device__ __forceinline__ Bounds<Word> bounds_of_cluster(Word delegate, int rank, bool divides, int blocks,
-                                                          uint32_t* counters, BoundScratch<Word>& scratch,
-                                                          PartScratch& parts, EqualsScratch& equals,
-                                                          Shared<Bits>& shared) {
-  Bounds<Word> own{};
-  own.bound = bound_of_block<Word>([&](auto&& visit) { visit(delegate); }, rank, slack_of_rank(rank), divides,
-                                   own.pivots, counters, scratch.of_warps)
-                  .key;
+__device__ __forceinline__ Word bound_of_cluster(Word delegate, int rank, int blocks, uint32_t* counters,
+                                                 BoundScratch<Word>& scratch, PartScratch& parts,
+                                                 EqualsScratch& equals, Shared<Bits>& shared) {
+  const BlockBound<Word> own =
+      bound_of_block<Word>([&](auto&& visit) { visit(delegate); }, rank, slack_of_rank(rank),
+                           scratch.parts_of_block.divide(blocks, rank), counters, scratch.of_warps);
   equals.reset();
-  if (threadIdx.x == 0) {
-    scratch.of_block = own;
+  const int thread = static_cast<int>(threadIdx.x);
+  parts.reset();
+  if (thread == 0) {
+    scratch.of_block = own.key;
     shared.listed = 0;
-    parts.counts = {};
-    for (uint32_t& sent : parts.sent) sent = 0;
   }
   Cluster::arrive();
   Cluster::wait();  // all blocks have a bound
   // One warp asks the others, as each question is a trip through the GPU.
-  const int lane = static_cast<int>(threadIdx.x);
-  if (lane < 32) {
-    const Word least = warp_min(Cluster::of_block(&scratch.of_block, min(lane, blocks - 1))->bound);
-    if (lane == 0) scratch.of_all.bound = least;
-    if (lane < kParts - 1) {
-      scratch.of_all.pivots[lane] = Cluster::of_block(&scratch.of_block, 0)->pivots[lane];
+  if (thread < 32) {
+    const PartBins<Word>& of_first = *Cluster::of_block(&scratch.parts_of_block, 0);
+    const uint32_t of_four = reinterpret_cast<const uint32_t*>(of_first.part)[thread];
+    const Word least = warp_min(*Cluster::of_block(&scratch.of_block, min(thread, blocks - 1)));
+    reinterpret_cast<uint32_t*>(scratch.parts.part)[thread] = of_four;
+    if (thread == 0) {
+      scratch.of_row = least;
+      scratch.parts.low = of_first.low;
+      scratch.parts.shift = of_first.shift;
     }
   }
-  __syncthreads();  // the bounds are there
-  return scratch.of_all;
-}
-
-// By all threads of all blocks, once the lists are whole.
-__device__ __forceinline__ ListedParts count_parts(PartScratch& scratch, int blocks, int number) {
-  Cluster::arrive();
-  Cluster::wait();  // all lists are whole
-  const int lane = static_cast<int>(threadIdx.x);
-  if (lane < 32) {
-    PartCounts of_block{};
-    if (lane < blocks) of_block = *Cluster::of_block(&scratch.counts, lane);
-    ListedParts lists{};
-#pragma unroll
-    for (int p = 0; p < kParts; ++p) {
-      lists.all.of[p] = __reduce_add_sync(~0u, of_block.of[p]);
-      lists.before.of[p] = __reduce_add_sync(~0u, lane < number ? of_block.of[p] : 0);
-    }
-    lists.most = __reduce_max_sync(~0u, of_block.sum());
-    if (lane == 0) scratch.lists = lists;
-  }
-  __syncthreads();  // the counts are there
-  return scratch.lists;
+  __syncthreads();  // the bound is there
+  return scratch.of_row;
 }
 
 static_assert(sizeof(Shared<uint64_t>) + sizeof(BoundScratch<uint64_t>) + sizeof(EqualsScratch) +
@@ -200,39 +165,6 @@ __device__ __noinline__ bool write_equals(Row<Bits> row, Part<Bits> part, int64_
   return true;
 }
 
-// Step 3 by parts: each is sent to a block of its own, which puts it in order and writes it behind the better
-// ones. By all threads of all blocks.
-template <class Order, class PartOf, class Output, class Bits = typename Order::Bits>
-__device__ __forceinline__ void write_in_parts(const ListedParts& listed, uint32_t own_listed, int number,
-                                               int k, const Order& order, PartOf&& part_of, int room,
-                                               const BlockMemory<Bits, Index>& memory, uint32_t* sent,
-                                               BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
-                                               const Output& output) {
-  for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
-    const Bits bits = memory.values[i];
-    const int part = part_of(bits);
-    // At the end of the room there.
-    const uint32_t at = static_cast<uint32_t>(room) - listed.all.of_part(part) + listed.before.of_part(part) +
-                        atomicAdd(sent + part, 1u);
-    Cluster::of_block(memory.values, part)[at] = bits;
-    Cluster::of_block(memory.indices, part)[at] = memory.indices[i];
-  }
-  const int own = number < kParts ? static_cast<int>(listed.all.of_part(number)) : 0;
-  if (number < kParts) prepare_sort(own, memory, scratch);
-  Cluster::arrive();
-  Cluster::wait();  // the parts are where they belong
-  const int better = static_cast<int>(listed.all.before(number));
-  if (number >= kParts || better >= k) return;
-  const int first = room - own;
-  sort_prepared<tuning::kResidentClusterItems>(
-      own, min(own, k - better), order, memory, scratch,
-      [&](int i, Bits& bits, Index& index) {
-        bits = memory.values[first + i];
-        index = memory.indices[first + i];
-      },
-      [&](int rank, Bits bits, Index index) { output.write(better + rank, bits, index); });
-}
-
 template <class Order, int kElements>
 __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     select_row(const __grid_constant__ Params<typename Order::Bits> params, Order order, int blocks) {
@@ -269,34 +201,30 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const Share own(row.begin, static_cast<int>(row.cols), place, blocks * threads, numbers,
                     Share::shift_of(row.begin));
     const Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
-    const Bounds<Word> bounds = bounds_of_cluster(delegate, params.rank, params.ordered_by > 1, blocks,
-                                                  memory.counters, of_bound, parts, equals, shared);
-    const Number bound = Compared::number_of(bounds.bound);
+    const Word least =
+        bound_of_cluster(delegate, params.rank, blocks, memory.counters, of_bound, parts, equals, shared);
+    const Number bound = Compared::number_of(least);
     if (numbers.is_bound(bound)) {
       list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], bound); }),
                     static_cast<uint32_t>(room), memory.indices, shared.listed,
                     [&](int i) { return own.index(i); });
       __syncthreads();  // all are listed that there is room for
       own_listed = shared.listed;
-      if (own_listed > room) {  // then no list is whole, and all know it by the count
-        if (thread == 0) parts.counts.of[0] = own_listed;
-        own_listed = 0;
+      for (uint32_t i = threadIdx.x; own_listed <= room && i < own_listed; i += blockDim.x) {
+        memory.values[i] = row.begin[memory.indices[i]];
       }
-      const auto part_of = [&](Bits bits) {
-        return params.ordered_by > 1 ? bounds.part_of(numbers.rank_key(bits)) : 0;
-      };
-      for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
-        const Bits bits = row.begin[memory.indices[i]];
-        memory.values[i] = bits;
-        atomicAdd(&parts.counts.of[part_of(bits)], 1u);
+      if (params.in_parts) {
+        const PartPlaces places(static_cast<uint32_t>(room), blocks);
+        if (write_in_parts<Order>(
+                own_listed, places, blocks, number, row.k, order,
+                [&](Bits bits) { return of_bound.parts.part_of(numbers.rank_key(bits)); }, memory, parts,
+                shared.sort, output)) {
+          return;
+        }
+        // What others sent is where this list ends.
+        if (thread == 0 && own_listed > places.first) shared.listed = static_cast<uint32_t>(room) + 1;
       }
-      const ListedParts in_parts = count_parts(parts, blocks, number);
-      listed = {in_parts.all.sum(), in_parts.before.sum()};
-      if (params.ordered_by > 1 && listed.all >= k && in_parts.fit(static_cast<uint32_t>(room))) {
-        write_in_parts<Order>(in_parts, own_listed, number, row.k, order, part_of, params.room, memory,
-                              parts.sent, shared.sort, output);
-        return;
-      }
+      listed = count_lists(shared, blocks, number);
       if (listed.all > room && write_equals<Order, kElements>(row, part, params.part_cols, blocks, number,
                                                               order, bound, static_cast<uint32_t>(room),
                                                               memory, equals, output, listed, own_listed)) {
@@ -330,7 +258,7 @@ ErrorCode launch(const ResidentCluster& config, const Problem& problem, const Bu
   params.part_cols = part_of_cluster(problem.cols, config.blocks, sizeof(Bits));
   params.rank = config.rank;
   params.room = config.room;
-  params.ordered_by = config.ordered_by;
+  params.in_parts = config.ordered_by > 1;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   const size_t shared_bytes =

@@ -6,8 +6,9 @@
 //   1. Each block loads its share of the row, vectors here and there. The best element of each warp, or of
 //      some of its lanes, is a delegate. The k-th best of all delegates is a bound that k elements reach,
 //      whatever the row, and few others, as there are a few times k delegates. Each block finds it.
-//   2. What reaches the bound is listed from registers, in parts, between pivots among the delegates.
-//   3. A block for each part puts it in order and writes it.
+//   2. What reaches the bound is listed, from registers.
+//   3. The delegates tell how to divide what is listed into parts: some blocks look at all of it, for a part
+//      that each puts in order and writes.
 // Where more delegates reach the bound than were to, they are equals of it: then what is above it is listed,
 // and of its equals those of the lowest indices, which digits of the index tell, from registers too. Where
 // more reach it than there is room for all the same, the bound is found by AIR's digits: so all blocks wait
@@ -37,10 +38,10 @@ namespace {
 
 // What the blocks of a row tell each other. All zero, but for the histograms, of which the first is.
 struct alignas(16) RowState {
-  PartCounts listed;       // entries of the row's lists
-  PartCounts listed_anew;  // and of those that are made where the first are of no use
-  uint32_t overflows;      // blocks that had no room for what they would have listed
-  uint32_t arrived;        // at the row's barrier
+  uint32_t listed[2];    // entries of the row's lists
+  uint32_t listed_anew;  // and of the one that is made where those are of no use
+  uint32_t overflows;    // blocks that had no room for what they would have listed
+  uint32_t arrived;      // at the row's barrier
   GridCounts counts;
 };
 
@@ -50,14 +51,14 @@ struct Lists {
 
   RowState* states;  // rows
   Word* delegates;   // rows x blocks x warps x of_warp
-  Bits* values;      // rows x parts x room
+  Bits* values;      // rows x 2 x room; the second list is of equals
   Index* indices;
 
   void carve(Workspace& workspace, int64_t rows, int64_t delegates_of_row, int room) {
     states = workspace.take<RowState>(rows);
     delegates = workspace.take<Word>(rows * delegates_of_row);
-    values = workspace.take<Bits>(rows * kParts * room);
-    indices = workspace.take<Index>(rows * kParts * room);
+    values = workspace.take<Bits>(rows * 2 * room);
+    indices = workspace.take<Index>(rows * 2 * room);
   }
 };
 
@@ -67,8 +68,8 @@ struct Params {
   int64_t part_cols;  // a block's, where the row is read once more
   int blocks;         // of a row
   int of_warp;        // delegates
-  int room;           // of each part's list
-  bool in_parts;      // or the first list has all
+  int room;           // of a list
+  int parts;          // of the first
   Lists<Bits> lists;
   WinnerWriter<Bits> output;
 };
@@ -76,16 +77,18 @@ struct Params {
 template <class Word>
 struct Scratch {
   KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
-  PartCounts counts, next;  // of the block's list, and where the next entry of each part goes
+  PartBins<Word> parts;
+  uint32_t place;        // of the block's entries in a list
+  uint32_t own, better;  // entries of the block's part, and of better ones
 };
 static_assert(sizeof(Shared<uint64_t>) + sizeof(Scratch<uint64_t>) <= tuning::kClusterStaticBytes);
 
-// Of the row's delegates, the bound that k of them reach, and pivots; the same in all blocks. `keys` is
-// shared memory for all of them. `are_equals`: so many reach it that most are equals.
+// Of the row's delegates, the bound that k of them reach, and scratch.parts; the same in all blocks. `keys`
+// is shared memory for all of them. `are_equals`: so many reach it that most are equals.
 template <class Word>
-__device__ __forceinline__ Bounds<Word> bounds_of_row(const Word* delegates, int count, int k, bool divides,
-                                                      Word* keys, uint32_t* counters, Scratch<Word>& scratch,
-                                                      bool& are_equals) {
+__device__ __forceinline__ Word bound_of_row_delegates(const Word* delegates, int count, int k, int parts,
+                                                       Word* keys, uint32_t* counters, Scratch<Word>& scratch,
+                                                       bool& are_equals) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   constexpr int kInFlight = 4;
   for (int first = thread; first < count; first += kInFlight * threads) {
@@ -97,15 +100,13 @@ __device__ __forceinline__ Bounds<Word> bounds_of_row(const Word* delegates, int
       if (first + i * threads < count) keys[first + i * threads] = loaded[i];
     }
   }
-  Bounds<Word> bounds{};
   const BlockBound<Word> bound = bound_of_block<Word>(
       [&](auto&& visit) {
         for (int i = thread; i < count; i += threads) visit(keys[i]);  // its own
       },
-      k, slack_of_rank(k), divides, bounds.pivots, counters, scratch.of_warps);
-  bounds.bound = bound.key;
+      k, slack_of_rank(k), scratch.parts.divide(parts, k), counters, scratch.of_warps);
   are_equals = bound.reaching > k + slack_of_rank(k);
-  return bounds;
+  return bound.key;
 }
 
 // A row as one of its blocks sees it.
@@ -128,63 +129,91 @@ struct RowOfGrid {
         blocks(params.blocks),
         room(params.room),
         state(params.lists.states[row_number]),
-        values(params.lists.values + row_number * kParts * params.room),
-        indices(params.lists.indices + row_number * kParts * params.room),
+        values(params.lists.values + row_number * 2 * params.room),
+        indices(params.lists.indices + row_number * 2 * params.room),
         output(params.output.row(row_number, row.k)),
         memory(dynamic_shared(), params.room) {}
 
-  // Adds the block's list to the row's, each entry to its part's; an entry of which there is the index alone
-  // has its value fetched. Of more entries than there is room for, none. By all threads of a block, with a
-  // barrier before.
-  template <class PartOf>
-  __device__ void add_list(uint32_t count, bool fetches, PartOf&& part_of, PartCounts& listed,
+  // Adds the block's list to one of the row's, which has `listed` entries; an entry of which there is the
+  // index alone has its value fetched. Of more entries than there is room for, none. By all threads of a
+  // block, with a barrier before.
+  __device__ void add_list(uint32_t count, bool fetches, int list, uint32_t& listed,
                            Scratch<Word>& scratch) const {
     if (count > static_cast<uint32_t>(room)) {
       if (threadIdx.x == 0) atomicAdd(&state.overflows, 1u);
       return;
     }
+    if (threadIdx.x == 0) scratch.place = count > 0 ? atomicAdd(&listed, count) : 0;
     for (uint32_t i = threadIdx.x; fetches && i < count; i += blockDim.x) {
       memory.values[i] = row.begin[memory.indices[i]];
     }
-    if (threadIdx.x < kParts) scratch.counts.of[threadIdx.x] = 0;
-    __syncthreads();  // the counts are zero
+    __syncthreads();  // the list has its place
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
-      atomicAdd(&scratch.counts.of[part_of(memory.values[i])], 1u);
-    }
-    __syncthreads();  // all parts are counted
-    if (threadIdx.x < kParts) {
-      const uint32_t own = scratch.counts.of[threadIdx.x];
-      scratch.next.of[threadIdx.x] = own > 0 ? atomicAdd(&listed.of[threadIdx.x], own) : 0;
-    }
-    __syncthreads();  // each part has its places
-    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
-      const int part = part_of(memory.values[i]);
-      const uint32_t at = atomicAdd(&scratch.next.of[part], 1u);
-      if (at >= static_cast<uint32_t>(room)) continue;
-      values[part * room + at] = memory.values[i];
-      indices[part * room + at] = memory.indices[i];
+      const uint32_t at = scratch.place + i;
+      if (at >= static_cast<uint32_t>(room)) break;
+      values[list * room + at] = memory.values[i];
+      indices[list * room + at] = memory.indices[i];
     }
   }
 
-  // Writes a part of the lists, in order, behind `better` entries. By all threads of a block, with a barrier
-  // before.
-  template <class Order>
-  __device__ __forceinline__ void write_list(int part, uint32_t count, uint32_t better, const Order& order,
-                                             BlockScratch<Word, Index>& scratch) const {
+  // Writes a list, or what a block holds of it, in order, behind `better` entries. read(i, bits, index) gives
+  // entry number i. By all threads of a block, with a barrier before.
+  template <class Order, class Read>
+  __device__ __forceinline__ void write_list(uint32_t count, uint32_t better, const Order& order,
+                                             BlockScratch<Word, Index>& scratch, Read&& read) const {
     prepare_sort(static_cast<int>(count), memory, scratch);
     __syncthreads();  // the sort's memory is clear
-    const Bits* const list_values = values + part * room;
-    const Index* const list_indices = indices + part * room;
     sort_prepared<tuning::kResidentClusterItems>(
         static_cast<int>(count), min(static_cast<int>(count), row.k - static_cast<int>(better)), order,
-        memory, scratch,
-        [&](int i, Bits& bits, Index& index) {
-          bits = __ldcg(list_values + i);
-          index = __ldcg(list_indices + i);
-        },
-        [&](int rank, Bits bits, Index index) {
+        memory, scratch, read, [&](int rank, Bits bits, Index index) {
           output.write(static_cast<int>(better) + rank, bits, index);
         });
+  }
+  template <class Order>
+  __device__ __forceinline__ void write_list(int list, uint32_t count, uint32_t better, const Order& order,
+                                             BlockScratch<Word, Index>& scratch) const {
+    write_list(count, better, order, scratch, [&](int i, Bits& bits, Index& index) {
+      bits = __ldcg(values + list * room + i);
+      index = __ldcg(indices + list * room + i);
+    });
+  }
+
+  // Writes the part number `number` of the first list, of `count` entries. By all threads of a block, with a
+  // barrier before; scratch.own and scratch.better are zero.
+  template <class Order, class PartOf>
+  __device__ __forceinline__ void write_part(uint32_t count, PartOf&& part_of, const Order& order,
+                                             Scratch<Word>& scratch,
+                                             BlockScratch<Word, Index>& of_sort) const {
+    constexpr uint32_t kInFlight = 4;
+    uint32_t better = 0;
+    for (uint32_t first = threadIdx.x; first < count; first += kInFlight * blockDim.x) {
+      Bits bits[kInFlight];
+      Index index[kInFlight];
+#pragma unroll
+      for (uint32_t i = 0; i < kInFlight; ++i) {
+        const uint32_t at = min(first + i * blockDim.x, count - 1);
+        bits[i] = __ldcg(values + at);
+        index[i] = __ldcg(indices + at);
+      }
+#pragma unroll
+      for (uint32_t i = 0; i < kInFlight; ++i) {
+        if (first + i * blockDim.x >= count) break;
+        const int part = part_of(bits[i]);
+        better += part < number;
+        if (part != number) continue;
+        const uint32_t at = atomicAdd(&scratch.own, 1u);
+        memory.values[at] = bits[i];
+        memory.indices[at] = index[i];
+      }
+    }
+    better = __reduce_add_sync(~0u, better);
+    if (threadIdx.x % 32 == 0) atomicAdd(&scratch.better, better);
+    __syncthreads();  // the part is there
+    if (scratch.better >= static_cast<uint32_t>(row.k)) return;
+    write_list(scratch.own, scratch.better, order, of_sort, [&](int i, Bits& bits, Index& index) {
+      bits = memory.values[i];
+      index = memory.indices[i];
+    });
   }
 };
 
@@ -205,7 +234,7 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
   const auto reversed_of = [&](int i) {
     return static_cast<Index>(row.cols - 1) - static_cast<Index>(places.index(static_cast<unsigned>(i)));
   };
-  own.add_list(shared.listed, /*fetches=*/true, [](Bits) { return 0; }, own.state.listed, scratch);
+  own.add_list(shared.listed, /*fetches=*/true, /*list=*/0, own.state.listed[0], scratch);
 
   uint32_t better = 0;  // than the bound
   auto selection = Selection<uint32_t, Index>::whole_row(k, 0);
@@ -222,7 +251,7 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
     }
     sums(counters, counters + kGridBins, bins);
     if (first) {
-      better = __ldcg(&own.state.listed.of[0]);
+      better = __ldcg(&own.state.listed[0]);
       if (__ldcg(&own.state.overflows) > 0 || better >= k) return false;
       selection.owed = k - better;  // of its equals, of which there are as many: k reach the bound
     }
@@ -242,11 +271,11 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
                 [&](int i) { return places.index(static_cast<unsigned>(i)); });
   __syncthreads();  // all are listed
   // To a list of their own: of the first there may be blocks that have yet to look how many it has.
-  own.add_list(shared.listed, /*fetches=*/true, [](Bits) { return 1; }, own.state.listed, scratch);
+  own.add_list(shared.listed, /*fetches=*/true, /*list=*/1, own.state.listed[1], scratch);
   sums.barrier.wait();
-  if (number == 0 && better > 0) own.write_list(/*part=*/0, better, /*better=*/0, order, shared.sort);
+  if (number == 0 && better > 0) own.write_list(/*list=*/0, better, /*better=*/0, order, shared.sort);
   if (number == 1) {
-    own.write_list(/*part=*/1, __ldcg(&own.state.listed.of[1]), better, order, shared.sort);
+    own.write_list(/*list=*/1, __ldcg(&own.state.listed[1]), better, order, shared.sort);
   }
   return true;
 }
@@ -271,10 +300,10 @@ __device__ __noinline__ void select_anew(const Params<Bits>& params, int64_t row
   __syncthreads();  // the count is zero
   list_part(part, bound, order, AllCandidates{}, static_cast<uint32_t>(own.room), own.memory, shared.listed);
   __syncthreads();  // all are listed
-  own.add_list(shared.listed, /*fetches=*/false, [](Bits) { return 0; }, own.state.listed_anew, scratch);
+  own.add_list(shared.listed, /*fetches=*/false, /*list=*/0, own.state.listed_anew, scratch);
   sums.barrier.wait();
   if (own.number == 0) {
-    own.write_list(/*part=*/0, __ldcg(&own.state.listed_anew.of[0]), /*better=*/0, order, shared.sort);
+    own.write_list(/*list=*/0, __ldcg(&own.state.listed_anew), /*better=*/0, order, shared.sort);
   }
 }
 
@@ -316,14 +345,14 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     constexpr int kWords = static_cast<int>(offsetof(RowState, counts) / sizeof(uint32_t)) + kGridBins;
     for (int i = thread; i < kWords; i += threads) words[i] = 0;
   }
-  if (thread == 0) shared.listed = 0;
+  if (thread == 0) shared.listed = scratch.own = scratch.better = 0;
   cooperative_groups::this_grid().sync();  // all delegates are there, and the states are clear
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   bool are_equals = false;
-  const Bounds<Word> bounds =
-      bounds_of_row(delegates, delegates_of_row, params.rows.row.k, params.in_parts,
-                    reinterpret_cast<Word*>(dynamic_shared()), memory.counters, scratch, are_equals);
-  const Number bound = Compared::number_of(bounds.bound);
+  const Word least =
+      bound_of_row_delegates(delegates, delegates_of_row, params.rows.row.k, params.parts,
+                             reinterpret_cast<Word*>(dynamic_shared()), memory.counters, scratch, are_equals);
+  const Number bound = Compared::number_of(least);
   const bool is_bound = numbers.is_bound(bound);
 
   // Step 2.
@@ -343,18 +372,16 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
 
   if (is_bound && !are_equals) {
     const RowOfGrid<Bits> of_grid(params, row_number, number);
-    const auto part_of = [&](Bits bits) {
-      return params.in_parts ? bounds.part_of(numbers.rank_key(bits)) : 0;
-    };
-    of_grid.add_list(shared.listed, /*fetches=*/true, part_of, state.listed, scratch);
+    of_grid.add_list(shared.listed, /*fetches=*/true, /*list=*/0, state.listed[0], scratch);
     RowBarrier(&state.arrived, params.blocks, /*waits=*/0).wait();
     // Step 3.
-    const uint4 counts = __ldcg(reinterpret_cast<const uint4*>(&state.listed));
-    const PartCounts all{{counts.x, counts.y, counts.z, counts.w}};
-    if (__ldcg(&state.overflows) == 0 && all.most() <= static_cast<uint32_t>(params.room)) {
-      const uint32_t better = all.before(number);
-      if (number < kParts && better < static_cast<uint32_t>(params.rows.row.k)) {
-        of_grid.write_list(number, all.of_part(number), better, order, shared.sort);
+    const uint4 counts = __ldcg(reinterpret_cast<const uint4*>(&state));
+    const uint32_t listed = counts.x, overflows = counts.w;
+    if (overflows == 0 && listed <= static_cast<uint32_t>(params.room)) {
+      if (number < params.parts) {
+        of_grid.write_part(
+            listed, [&](Bits bits) { return scratch.parts.part_of(numbers.rank_key(bits)); }, order, scratch,
+            shared.sort);
       }
       return;
     }
@@ -378,7 +405,7 @@ ErrorCode launch(const ResidentGrid& config, const Problem& problem, const Buffe
   params.blocks = config.blocks;
   params.of_warp = config.of_warp;
   params.room = config.room;
-  params.in_parts = config.ordered_by > 1;
+  params.parts = config.ordered_by;
   Workspace workspace(buffers.workspace);
   params.lists.carve(workspace, problem.rows, config.delegates(), config.room);
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};

@@ -11,7 +11,7 @@
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster.cuh"
-#include "cuda/device/key_range.cuh"
+#include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_digits.cuh"
@@ -150,7 +150,7 @@ template <class Bits>
 struct Shared {
   using Word = typename KeyWord<Bits>::type;
 
-  KeyRange<Word> range;
+  KeySpan<Word> spans[tuning::kClusterMaxThreads / 32];  // of warps
   TargetDigit<uint32_t> target;
   TargetDigitScratch<uint32_t> search;
   BlockScratch<Word, Index> sort;
@@ -171,16 +171,16 @@ struct Part {
 };
 
 // The same in all blocks that look at the row. False: the sample has fewer candidates than the rank. `part`
-// is what the block reads next, of which so many tiles are fetched meanwhile.
+// is what the block reads next, of which so many tiles are fetched meanwhile; `counts` are
+// kCountsOfBound<Word>.
 template <class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const SectorSample& sample,
                                                      const Part<Bits>& part, const Order& order,
                                                      const OfRow& candidates, int prefetched_tiles,
-                                                     uint32_t* histogram, Shared<Bits>& shared,
+                                                     uint32_t* counts, Shared<Bits>& shared,
                                                      Extended<Bits>& bound) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kElements = kPerVector<Bits>, kVectors = tuning::cluster_vectors(sizeof(Bits));
-  constexpr int kBins = 1 << tuning::kClusterSampleDigitBits;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const Index last_index = static_cast<Index>(row.cols - 1);
   const RowShape<Bits> shape(row.begin, row.cols);
@@ -208,55 +208,61 @@ __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const
       }
     }
   };
-  if (thread == 0) {
-    shared.range.reset();
-    shared.sampled = 0;
+  clear_histogram(counts, kCountsOfBound<Word>);
+  if constexpr (OfRow::kFilters) {
+    if (thread == 0) shared.sampled = 0;
+    __syncthreads();  // the sum is zero
   }
-  clear_histogram(histogram, kBins);
-  __syncthreads();  // the range is reset, and no bin is yet to be cleared
 
-  // As many elements as threads, rank <= threads, are no less than the least of the threads' best: what is
-  // less than that cannot be the bound. (A thread without candidates has the least key of all as its best.)
-  Word best = 0;
-  each([&](const Extended<Bits>& x) { best = max(best, x.key); });
-  SeenKeys<Word> seen;
-  seen.see(best);
-  shared.range.add(seen);
+  // Each warp has ceil(rank / warps) threads whose best reach its bound: `rank` elements reach the least of
+  // them. (A thread without candidates has the least key of all as its best.)
+  Word best[1] = {0};
+  each([&](const Extended<Bits>& x) { best[0] = max(best[0], x.key); });
+  const WarpBound<Word> of_warp = bound_of_rank(best, (sample.rank + threads / 32 - 1) / (threads / 32));
   if constexpr (OfRow::kFilters) {
     const unsigned own = __reduce_add_sync(~0u, static_cast<unsigned>(__popc(present)));
     if (thread % 32 == 0) atomicAdd(&shared.sampled, own);
   }
-  __syncthreads();  // all warps have added
+  const KeySpan<Word> span = KeySpan<Word>{of_warp.bound, of_warp.greatest}.over_block(shared.spans);
   // The memory is idle from here on. Earlier, the sample would wait for all this.
   prefetch_tiles(part.begin, part.cols, /*part=*/0, /*parts=*/1, prefetched_tiles);
   if (OfRow::kFilters && shared.sampled < static_cast<uint32_t>(sample.rank)) return false;
-  auto selection = Selection<Word, Index>::whole_row(
-      static_cast<uint64_t>(sample.rank), static_cast<uint64_t>(threads) * sample.vectors * kElements);
-  selection.low.key = static_cast<Word>(shared.range.least);
-  const int key_bits = bits_of(static_cast<Word>(shared.range.greatest - shared.range.least));
-  for (int pass = 1;; ++pass) {
-    const Digit digit = digit_of_pass(pass, tuning::kClusterSampleDigitBits, key_bits, row.index_bits);
+  const int slack = sample.rank / tuning::kClusterRankSlack;
+  const BlockBound<Word> found = bound_within<Word>(
+      span, [&](auto&& visit) { each([&](const Extended<Bits>& x) { visit(x.key); }); }, sample.rank, slack,
+      Undivided{}, counts, shared.spans);
+  bound = {found.key, 0};
+  if (found.reaching <= sample.rank + slack) return true;
+
+  // Of its equals, which are many, those of the lowest indices.
+  constexpr int kBits = tuning::kClusterSampleDigitBits, kBins = 1 << kBits;
+  static_assert(kBins <= kCountsOfBound<uint32_t>);
+  const int above = found.reaching - found.of_bin;
+  auto selection = Selection<uint32_t, Index>::whole_row(static_cast<uint64_t>(sample.rank - above),
+                                                         static_cast<uint64_t>(found.of_bin));
+  selection.split.key = 0;
+  for (int pass = 1; selection.candidates - selection.owed > static_cast<uint64_t>(slack); ++pass) {
+    const Digit digit = digit_of_pass(pass, kBits, /*key_bits=*/0, row.index_bits);
+    __syncthreads();  // the counts are not in use
+    clear_histogram(counts, kBins);
+    __syncthreads();  // no thread counts into bins that another has yet to clear
     each([&](const Extended<Bits>& x) {
-      if (x < selection.low || selection.split < x) return;
-      atomicAdd(histogram + digit.of(static_cast<Word>(x.key - selection.low.key),
-                                     static_cast<Index>(x.reversed - selection.low.reversed)),
-                1u);
+      if (x.key != found.key || x.reversed < selection.low.reversed ||
+          selection.split.reversed < x.reversed) {
+        return;
+      }
+      atomicAdd(counts + digit.of(0u, x.reversed - selection.low.reversed), 1u);
     });
     __syncthreads();  // all have counted
     if (thread < 32) {
-      find_target_digit_by_warp(histogram, kBins, static_cast<uint32_t>(selection.owed), shared.target);
+      find_target_digit_by_warp(counts, kBins, static_cast<uint32_t>(selection.owed), shared.target);
     }
     __syncthreads();  // the digit is found
     const TargetDigit<uint32_t> target = shared.target;
     selection.narrow(digit, target.digit, target.above, target.count);
-    if (selection.candidates - selection.owed <=
-        static_cast<uint64_t>(sample.rank / tuning::kClusterRankSlack)) {
-      bound = selection.low;
-      return true;
-    }
-    clear_histogram(histogram, kBins);
-    __syncthreads();  // no thread counts into bins that another has yet to clear
   }
+  bound.reversed = selection.low.reversed;
+  return true;
 }
 
 // Of a lane's chosen elements those that are candidates; device/row_reader.cuh says which they are.
@@ -275,9 +281,9 @@ __device__ __forceinline__ uint32_t among_candidates(const RowCandidates& candid
   return chosen;
 }
 
-// Lists the part's candidates that reach the bound, as far as there is room. shared.listed, which was
-// zero, is how many do.
-template <class Order, class OfRow, class Bits = typename Order::Bits>
+// Lists the part's candidates that reach the bound, as far as there is room. `listed`, which was zero, is how
+// many do.
+template <Reading kReading = Reading::kOnce, class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended<Bits>& bound,
                                           const Order& order, const OfRow& candidates, uint32_t room,
                                           const BlockMemory<Bits, Index>& memory, uint32_t& listed) {
@@ -286,7 +292,7 @@ __device__ __forceinline__ void list_part(const Part<Bits>& part, const Extended
   // there.
   const int64_t bound_at = static_cast<int64_t>(part.reversed) - static_cast<int64_t>(bound.reversed);
   BoundFilter<Order> filter(order);
-  scan_tiles<Reading::kOnce, BlockTeam, /*kEnds=*/true>(
+  scan_tiles<kReading, BlockTeam, /*kEnds=*/true>(
       part.begin, part.cols, /*part=*/0, /*parts=*/1, AllTiles{},
       [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
       [&](const auto& loaded, int64_t begin, int distance, uint32_t chosen) {
@@ -399,7 +405,7 @@ __device__ __forceinline__ Listed count_lists(Shared<Bits>& shared, int blocks, 
 
 // Lists what reaches the bound in all blocks of the row. What they listed before, all know: bound_of_row,
 // which follows that, has barriers of its own.
-template <class Order, class OfRow, class Bits = typename Order::Bits>
+template <Reading kReading = Reading::kOnce, class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __forceinline__ Listed list_row(const Part<Bits>& part, const Extended<Bits>& bound, int blocks,
                                            int number, const Order& order, const OfRow& candidates,
                                            uint32_t room, const BlockMemory<Bits, Index>& memory,
@@ -407,7 +413,7 @@ __device__ __forceinline__ Listed list_row(const Part<Bits>& part, const Extende
   __syncthreads();  // nothing of the list's memory is in use
   if (threadIdx.x == 0) shared.listed = 0;
   __syncthreads();  // the count is zero
-  list_part(part, bound, order, candidates, room, memory, shared.listed);
+  list_part<kReading>(part, bound, order, candidates, room, memory, shared.listed);
   return count_lists(shared, blocks, number);
 }
 

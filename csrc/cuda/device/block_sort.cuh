@@ -21,6 +21,7 @@
 #include "cuda/device/numbers.h"
 #include "cuda/device/resident_row.cuh"
 #include "cuda/device/selection.cuh"
+#include "cuda/device/warp_sort.cuh"
 
 namespace gputopk::cuda {
 
@@ -156,9 +157,9 @@ template <class Word, class Index>
 struct BinGroup {
   KeyRange<Word> keys;
   KeyRange<Index> indices;
-  uint32_t start, count;  // of entries, and of the new bins
   uint32_t scale;         // bins of a part, times 2^kPartBits
   int shift;              // from a distance to its part
+  uint32_t start, count;  // of entries, and of the new bins
 
   static constexpr int kPartBits = 16;
 
@@ -586,10 +587,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
       scratch.groups.bins_log2 = bits_of(static_cast<uint32_t>(per_group - 1));
     }
   }
-  if (thread == 0) {
-    scratch.comparisons = 0;
-    scratch.in_groups = in_groups;
-  }
+  if (thread == 0) scratch.in_groups = in_groups;
   Bits bits[kItems];
   Index indices[kItems];
 #pragma unroll
@@ -602,6 +600,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
   }
   __syncthreads();
   clear_bins(bins, count_of_bins);
+  if (thread == 0) scratch.comparisons = 0;
   if (in_groups) {
 #pragma unroll
     for (int e = 0; e < kItems; ++e) {
@@ -625,31 +624,56 @@ __device__ __forceinline__ void prepare_sort(int count, const BlockMemory<Bits, 
   if (threadIdx.x == 0) scratch.comparisons = 0;
 }
 
-// Ranks few entries, no more than threads, by comparing each with all: for so few, the barriers of bins take
-// longer. As sort_prepared.
+// Ranks few entries, no more than threads: for so few, the barriers of bins take longer. Fewer yet are
+// compared with all; else warps sort runs of 32, in all of which each entry is looked up. As sort_prepared.
 template <class Order, class Index, class Read, class Write>
 __device__ __forceinline__ void rank_few(int count, int wanted, const Order& order,
                                          const BlockMemory<typename Order::Bits, Index>& memory, Read&& read,
                                          Write&& write) {
   using Bits = typename Order::Bits;
-  using Entry = EntryOf<Bits, Index>;
-  auto* const entries = reinterpret_cast<typename Entry::type*>(memory.counters);
+  using Packed = EntryOf<Bits, Index>;
+  using Entry = typename Packed::type;
+  auto* const entries = reinterpret_cast<Entry*>(memory.counters);
+  const bool in_runs = count > tuning::kSortComparedFew;
   // As many lanes compare an entry as there are for each.
   int lanes = 1;
-  while (lanes < 32 && 2 * lanes * count <= static_cast<int>(blockDim.x)) lanes *= 2;
-  const int own = static_cast<int>(threadIdx.x) / lanes, first = static_cast<int>(threadIdx.x) % lanes;
+  while (!in_runs && lanes < 32 && 2 * lanes * count <= static_cast<int>(blockDim.x)) lanes *= 2;
+  const int thread = static_cast<int>(threadIdx.x), own = thread / lanes, first = thread % lanes;
+  const int runs = (count + 31) / 32;
   Bits bits{};
   Index index{};
-  typename Entry::type entry = 0;
+  Entry entry = 0;  // less than all
   if (own < count) {
     read(own, bits, index);
-    entry = Entry::pack(order(bits), index);
-    if (first == 0) entries[own] = entry;
+    entry = Packed::pack(order(bits), index);
+  }
+  if (in_runs) {
+    Entry sorted[1] = {entry};
+    if (thread < 32 * runs) {
+      sort_warp</*kDescending=*/true>(sorted);
+      entries[thread] = sorted[0];
+    }
+  } else if (own < count && first == 0) {
+    entries[own] = entry;
   }
   __syncthreads();  // all are there
   int rank = 0;
-  for (int i = first; i < count; i += lanes) rank += entries[i] > entry;
-  for (int step = lanes / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
+  if (in_runs) {
+    if (thread >= 32 * runs) return;
+#pragma unroll 4
+    for (int run = 0; run < runs; ++run) {
+      const Entry* const others = entries + 32 * run;
+      int better = 0;
+#pragma unroll
+      for (int step = 16; step > 0; step /= 2) {
+        if (others[better + step - 1] > entry) better += step;
+      }
+      rank += better + (others[better] > entry ? 1 : 0);
+    }
+  } else {
+    for (int i = first; i < count; i += lanes) rank += entries[i] > entry;
+    for (int step = lanes / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
+  }
   if (own < count && first == 0 && rank < wanted) write(rank, bits, index);
 }
 

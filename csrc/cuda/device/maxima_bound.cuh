@@ -101,34 +101,31 @@ template <class Word>
 struct BlockBound {
   Word key, greatest;
   int reaching;  // of the block's keys
+  int of_bin;    // of these, that share the key's last bin: its equals, where more reach it than were to
+};
+
+// The `divide` of a bound that divides nothing.
+struct Undivided {
+  template <class Word>
+  __device__ void operator()(Word, int, int, const int (&)[4]) const {}
 };
 
 // A key that `rank` of the block's keys are or exceed, and no more than `slack` beyond, unless more are equal
-// to it: digit after digit of their span. each(visit) calls visit(key) with each of the thread's own; there
-// are `rank` of all threads' at least. And, if `divides`, `pivots`, best first, between parts of about as
-// many of what reaches it. By all threads of the block; `counts`, kCountsOfBound<Word> of them, and
-// `of_warps` are in shared memory.
-template <class Word, int kPivots, class Each>
-__device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank, int slack, bool divides,
-                                                           Word (&pivots)[kPivots], uint32_t* counts,
-                                                           KeySpan<Word>* of_warps) {
+// to it: digit after digit of `span`, which so many lie in, and not below. each(visit) calls visit(key) with
+// each of the thread's own. divide(low, shift, so_far, count) sees the first digit: bins of 2^shift keys from
+// `low` on, a lane four, the greatest first, their counts, and how many keys reach the last of them. By all
+// threads of the block, with a barrier before; `counts`, kCountsOfBound<Word> zeros, and `of_warps` are in
+// shared memory.
+template <class Word, class Each, class Divide>
+__device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& span, Each&& each, int rank,
+                                                         int slack, Divide&& divide, uint32_t* counts,
+                                                         KeySpan<Word>* of_warps) {
   constexpr int kBins = 1 << kBoundBits;
   static_assert(kBins == 4 * 32, "a vector a lane");
-  for (int i = static_cast<int>(threadIdx.x); i < kCountsOfBound<Word>; i += static_cast<int>(blockDim.x)) {
-    counts[i] = 0;
-  }
-  const auto span_of = [&](Word first, Word extent) {
-    KeySpan<Word> seen{static_cast<Word>(~Word{0}), 0};
-    each([&](Word key) {
-      if (first <= key && key - first <= extent) seen = {min(seen.least, key), max(seen.greatest, key)};
-    });
-    return seen.over_block(of_warps);
-  };
-  const KeySpan<Word> span = span_of(0, static_cast<Word>(~Word{0}));  // and the counts are zero
   const int lane = static_cast<int>(threadIdx.x % 32);
   Word low = span.least, width = span.greatest - span.least;
   int above = 0;  // keys, of all that are in no bin any more
-  for (;; divides = false, counts += kBins) {
+  for (bool is_first = true;; is_first = false, counts += kBins) {
     const int shift = max(bits_of(width) - kBoundBits, 0);
     each([&](Word key) {
       if (low <= key && key - low <= width) atomicAdd(counts + static_cast<int>((key - low) >> shift), 1u);
@@ -140,41 +137,48 @@ __device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank
     const int count[4] = {static_cast<int>(own.w), static_cast<int>(own.z), static_cast<int>(own.y),
                           static_cast<int>(own.x)};
     const int so_far = above + sum_so_far(count[0] + count[1] + count[2] + count[3]);
+    if (is_first) divide(low, shift, so_far, count);
     // The first bin that so many reach, how many that are, and how many lie in it.
-    int reaching, of_bin;
-    const auto find = [&](int wanted) {
-      const int target = __ffs(static_cast<int>(__ballot_sync(~0u, so_far >= wanted))) - 1;
-      int bin = first;
-      reaching = so_far;
-      of_bin = count[3];
+    const int target = __ffs(static_cast<int>(__ballot_sync(~0u, so_far >= rank))) - 1;
+    int bin = first, reaching = so_far, of_bin = count[3];
 #pragma unroll
-      for (int i = 3; i > 0; --i) {
-        if (bin != first + 3 - i || reaching - count[i] < wanted) break;
-        reaching -= count[i];
-        of_bin = count[i - 1];
-        ++bin;
-      }
-      of_bin = __shfl_sync(~0u, of_bin, target);
-      reaching = __shfl_sync(~0u, reaching, target);
-      return static_cast<Word>(__shfl_sync(~0u, bin, target));
-    };
-    if (divides) {
-#pragma unroll
-      for (int i = 0; i < kPivots; ++i) {
-        pivots[i] = low + (find(max(1, (i + 1) * rank / (kPivots + 1))) << shift);
-      }
+    for (int i = 3; i > 0; --i) {
+      if (bin != first + 3 - i || reaching - count[i] < rank) break;
+      reaching -= count[i];
+      of_bin = count[i - 1];
+      ++bin;
     }
-    low += find(rank) << shift;
-    if (shift == 0 || reaching <= rank + slack) return {low, span.greatest, reaching};
+    of_bin = __shfl_sync(~0u, of_bin, target);
+    reaching = __shfl_sync(~0u, reaching, target);
+    low += static_cast<Word>(__shfl_sync(~0u, bin, target)) << shift;
+    if (shift == 0 || reaching <= rank + slack) return {low, span.greatest, reaching, of_bin};
     width = (Word{1} << shift) - 1;
     above = reaching - of_bin;
     if (of_bin <= rank / 2) continue;
     // So many are few values, or one.
-    const KeySpan<Word> of_bin_alone = span_of(low, width);
+    KeySpan<Word> seen{static_cast<Word>(~Word{0}), 0};
+    each([&](Word key) {
+      if (low <= key && key - low <= width) seen = {min(seen.least, key), max(seen.greatest, key)};
+    });
+    const KeySpan<Word> of_bin_alone = seen.over_block(of_warps);
     low = of_bin_alone.least;
     width = of_bin_alone.greatest - low;
-    if (width == 0) return {low, span.greatest, reaching};
+    if (width == 0) return {low, span.greatest, reaching, of_bin};
   }
+}
+
+// The same of keys of which nothing is known: there are `rank` of all threads' at least, and `counts` need
+// not be zero.
+template <class Word, class Each, class Divide>
+__device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank, int slack, Divide&& divide,
+                                                           uint32_t* counts, KeySpan<Word>* of_warps) {
+  for (int i = static_cast<int>(threadIdx.x); i < kCountsOfBound<Word>; i += static_cast<int>(blockDim.x)) {
+    counts[i] = 0;
+  }
+  KeySpan<Word> seen{static_cast<Word>(~Word{0}), 0};
+  each([&](Word key) { seen = {min(seen.least, key), max(seen.greatest, key)}; });
+  const KeySpan<Word> span = seen.over_block(of_warps);  // and the counts are zero
+  return bound_within<Word>(span, each, rank, slack, divide, counts, of_warps);
 }
 
 // Of what `count` warps have found, at `bounds`: the least bound, and the greatest. By whole warps, the same
