@@ -568,7 +568,8 @@ def test_a_sample_is_as_large_and_its_bound_as_low_as_its_numbers_ask(dtype):
 
 
 ONE_CLUSTER = (
-    r"delegate: a cluster of (\d+) blocks a row, (\d+) threads, bound is number (\d+) of a sample of (\d+), "
+    r"delegate: a cluster of (\d+) blocks a row, (\d+) threads(?: that read ahead)?, "
+    r"bound is number (\d+) of a sample of (\d+), "
     r"room for (\d+) candidates"
 )
 
