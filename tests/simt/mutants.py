@@ -551,13 +551,10 @@ MUTANTS = (
     Mutant("delegate/grid.cuh", "next[bin] = 0", "next[bin] = 1", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "/*list=*/1, own.state", "/*list=*/0, own.state", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "reversed_of(i) < selection.low.reversed", "false", RESIDENT_GRID),
-    Mutant("delegate/resident_grid.cu", "overflows == 0 && listed <=", "listed <=", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "overflows == 0 &&", "true &&", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "k - better - selection.owed", "k - selection.owed", RESIDENT_GRID),
     Mutant(
-        "delegate/resident_grid.cu",
-        "overflows == 0 && listed <= static_cast<uint32_t>(params.room)",
-        "overflows == 0",
-        RESIDENT_GRID,
+        "delegate/resident_grid.cu", "listed <= static_cast<uint32_t>(params.room)", "true", RESIDENT_GRID
     ),
     Mutant(
         "delegate/resident_grid.cu",
