@@ -141,8 +141,8 @@ inline constexpr int kGridMostOfWarp = 8;
 // A list has room for so many times what is expected of it, and so many more.
 inline constexpr double kGridRoom = 1.05;
 inline constexpr int kGridSpareRoom = 256;
-// Blocks of a row at least. And winners that one of some blocks puts in order: so few are ranked by comparing
-// each with all, where a part is twice as large too.
+// Blocks of a row at least. And winners of a part, of so many parts at most, which a block of its own puts in
+// order: without bins, as long as a part has no more than four times as many (kSortRankedFew).
 inline constexpr int kGridLeastBlocks = 4;
 inline constexpr int64_t kGridPartK = 64;
 inline constexpr int64_t kResidentMostParts = 64;

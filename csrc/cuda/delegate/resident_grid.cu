@@ -375,7 +375,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     of_grid.add_list(shared.listed, /*fetches=*/true, /*list=*/0, state.listed[0], scratch);
     RowBarrier(&state.arrived, params.blocks, /*waits=*/0).wait();
     // Step 3.
-    const uint4 counts = __ldcg(reinterpret_cast<const uint4*>(&state));
+    const uint4 counts = __ldcg(reinterpret_cast<const uint4*>(&state));  // its first four, in one read
     const uint32_t listed = counts.x, overflows = counts.w;
     if (overflows == 0 && listed <= static_cast<uint32_t>(params.room)) {
       if (number < params.parts) {
