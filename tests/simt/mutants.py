@@ -193,6 +193,10 @@ RESIDENT_GRID = (
     "sm_count=3",
     "float32 mostly_minus_infinity 1x14000 k=60 form=delegate.resident_grid forced=1 blocks=4 threads=256 "
     "of_warp=2 room=128 sm_count=2",
+    "float32 increasing 1x14001 k=60 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
+    "room=256 parts=3 sm_count=2",
+    "float32 increasing 2x14001 k=60 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
+    "room=128 parts=2 sm_count=4",
 )
 GRID_PARTS = (
     "float32 normal 1x9001 k=700 form=delegate.grid_parts forced=1 blocks=2",
@@ -551,7 +555,14 @@ MUTANTS = (
     Mutant("delegate/grid.cuh", "next[bin] = 0", "next[bin] = 1", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "/*list=*/1, own.state", "/*list=*/0, own.state", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "reversed_of(i) < selection.low.reversed", "false", RESIDENT_GRID),
-    Mutant("delegate/resident_grid.cu", "overflows == 0 &&", "true &&", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "overflows == 0", "true", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "overflows == 0", "true", RESIDENT_GRID, which=2),
+    Mutant("delegate/resident_grid.cu", "bound.reaching > own.room", "false", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "key < bound.key", "false", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "own.room + atomicAdd(", "atomicAdd(", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "__syncthreads();  // they have their place", ";", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "listed_before + histograms", "listed_before", RESIDENT_GRID),
+    Mutant("device/maxima_bound.cuh", "!std::decay_t<AddUp>::kOneBlock", "false", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "k - better - selection.owed", "k - selection.owed", RESIDENT_GRID),
     Mutant(
         "delegate/resident_grid.cu", "listed <= static_cast<uint32_t>(params.room)", "true", RESIDENT_GRID
@@ -593,11 +604,16 @@ MUTANTS = (
     Mutant("delegate/one_grid.cu", "__syncthreads();  // all are there", ";", ONE_GRID),
     Mutant("delegate/one_grid.cu", "rank += entries[i] > entry", "rank += entries[i] >= entry", ONE_GRID),
     Mutant("delegate/grid_candidates.cuh", "first > bound_index", "false", ONE_GRID),
-    Mutant("device/block_sort.cuh", "entries[i] > entry", "entries[i] >= entry", RESIDENT_GRID),
+    Mutant("device/block_sort.cuh", "others.second > entry", "others.second >= entry", RESIDENT_GRID),
     Mutant("device/block_sort.cuh", "others[better] > entry", "false", RESIDENT_CLUSTER),
     Mutant("device/block_sort.cuh", "entries[thread] = sorted[0];", "entries[thread] = entry;", SHARES),
     Mutant("device/block_sort.cuh", "__syncthreads();  // all are there", ";", RESIDENT_GRID),
     Mutant("device/maxima_bound.cuh", "__syncthreads();  // all have counted", ";", RESIDENT_CLUSTER),
+    Mutant("device/block_sort.cuh", "starts_of(count, before)", "starts_of(count, 0)", SHARES),
+    Mutant("device/block_sort.cuh", "so_far - own)", "so_far)", SORTED),
+    Mutant("device/block_sort.cuh", "__syncthreads();  // all have come to their bins", ";", SHARES),
+    Mutant("device/block_sort.cuh", "__syncthreads();  // all are in their places", ";", SHARES),
+    Mutant("device/block_sort.cuh", "before + count.x + count.y + count.z + count.w", "0", SHARES),
     # Rows that do not lie side by side.
     Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list has been read", ";", STRIDED),

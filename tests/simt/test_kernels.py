@@ -135,6 +135,8 @@ FORMS = {
         ("1x30001", 300, "forced=1 blocks=4 threads=256 elements=32 of_warp=8 parts=4 room=512 sm_count=2"),
         ("2x12000", 60, "forced=1 blocks=4 threads=256 of_warp=4 room=128 sm_count=4"),
         ("1x12000", 60, "forced=1 blocks=4 threads=256 of_warp=4 sm_count=1"),
+        ("1x14001", 60, "forced=1 blocks=4 threads=256 of_warp=8 parts=3 room=256 sm_count=2"),
+        ("2x14001", 50, "forced=1 blocks=4 threads=256 of_warp=8 parts=2 room=128 sm_count=4"),
     ],
     "delegate.one_grid": [
         ("2x20001", 50, "forced=1 blocks=2"),
@@ -388,6 +390,17 @@ def test_resident_rows_that_crowd_in_a_part_of_their_range(dtype):
         for k in (100, 200, 500):
             line = f"{name_of(dtype)} {family} 2x4096 k={k} seed={k} form=air.resident_row sm_count=2"
             assert check(Case.parse(line))
+
+
+@pytest.mark.parametrize("threads", [64, 96, 256])
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+def test_few_entries_in_order_by_each_way_to_rank_them(dtype, threads):
+    """Compared with all by some lanes each, looked up in runs of a warp, and in bins: at the ends of each, odd
+    and even, where a block has warps without an entry, and more bins than its warps scan at once."""
+    for cols in (8, 15, 16, 17, 23, 24, 25, 63, 64, 65, 127, 129, 255, 256, 257, 500):
+        for family in ("normal", "few_distinct", "increasing"):
+            line = f"{name_of(dtype)} {family} 2x{cols} k={cols - cols // 7} seed={cols} form=sort.whole_rows"
+            assert check(Case.parse(f"{line} forced=1 threads={threads} capacity=512 sm_count=2"))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)

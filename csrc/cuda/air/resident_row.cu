@@ -522,6 +522,7 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
     Word own[kItems];
     Index indices[kItems];
     uint32_t places[kItems];
+    uint32_t met = 0;
 #pragma unroll
     for (int e = 0; e < kItems; ++e) {
       if (e * threads >= listed) break;
@@ -529,10 +530,12 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
         indices[e] = list[thread + e * threads];
         own[e] = numbers.rank_key(write.input[indices[e]]);
         places[e] = atomicAdd(bins + bin_of.of(own[e], indices[e]), 1u);
+        met += places[e];
       }
     }
+    add_met(met, scratch.comparisons);
     __syncthreads();  // all are counted
-    start_bins(bins, count_of_bins, scratch.warp_sums, &scratch.comparisons);
+    start_bins(bins, count_of_bins, scratch.warp_sums);
     const bool crowded = scratch.comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed);
     uint32_t bins_left = end_of_bins;
     if (crowded) {

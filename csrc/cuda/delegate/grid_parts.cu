@@ -289,7 +289,7 @@ struct RowOfGrid {
 #pragma unroll
     for (int i = 0; i < kOfThread; ++i) deal.starts[i * kPassThreads + thread] = loaded[i];
     __syncthreads();  // the counts are there
-    start_bins(deal.starts, kBins, shared.sort.warp_sums, nullptr);
+    start_bins(deal.starts, kBins, shared.sort.warp_sums);
     const auto start_of = [&](int place) { return place == 0 ? 0 : beyond + deal.starts[place - 1]; };
     for (int place = thread; place < kPlaces; place += kPassThreads) {
       const uint32_t reaching = start_of(place + 1);

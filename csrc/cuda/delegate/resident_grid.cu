@@ -11,8 +11,9 @@
 //      that each puts in order and writes.
 // Where more delegates reach the bound than were to, they are equals of it: then what is above it is listed,
 // and of its equals those of the lowest indices, which digits of the index tell, from registers too. Where
-// more reach it than there is room for all the same, the bound is found by AIR's digits: so all blocks wait
-// for what all have listed.
+// more reach it than the row's list has room for (in a sorted row, what lies beside a delegate is as good),
+// blocks that have room for theirs find another bound among these. Where that is not enough, it is found by
+// AIR's digits, in the row. So all blocks wait for what all have listed.
 
 #include <cooperative_groups.h>
 #include <cuda_runtime_api.h>
@@ -83,12 +84,12 @@ struct Scratch {
 };
 static_assert(sizeof(Shared<uint64_t>) + sizeof(Scratch<uint64_t>) <= tuning::kClusterStaticBytes);
 
-// Of the row's delegates, the bound that k of them reach, and scratch.parts; the same in all blocks. `keys`
-// is shared memory for all of them. `are_equals`: so many reach it that most are equals.
+// Of the row's delegates, the bound that k of them reach, and the greatest, and scratch.parts; the same in
+// all blocks. `keys` is shared memory for all of them. `are_equals`: so many reach it that most are equals.
 template <class Word>
-__device__ __forceinline__ Word bound_of_row_delegates(const Word* delegates, int count, int k, int parts,
-                                                       Word* keys, uint32_t* counters, Scratch<Word>& scratch,
-                                                       bool& are_equals) {
+__device__ __forceinline__ KeySpan<Word> bound_of_row_delegates(const Word* delegates, int count, int k,
+                                                                int parts, Word* keys, uint32_t* counters,
+                                                                Scratch<Word>& scratch, bool& are_equals) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   constexpr int kInFlight = 4;
   for (int first = thread; first < count; first += kInFlight * threads) {
@@ -106,7 +107,7 @@ __device__ __forceinline__ Word bound_of_row_delegates(const Word* delegates, in
       },
       k, slack_of_rank(k), scratch.parts.divide(parts, k), counters, scratch.of_warps);
   are_equals = bound.reaching > k + slack_of_rank(k);
-  return bound.key;
+  return {bound.key, bound.greatest};
 }
 
 // A row as one of its blocks sees it.
@@ -178,27 +179,28 @@ struct RowOfGrid {
     });
   }
 
-  // Writes the part number `number` of the first list, of `count` entries. By all threads of a block, with a
-  // barrier before; scratch.own and scratch.better are zero.
-  template <class Order, class PartOf>
-  __device__ __forceinline__ void write_part(uint32_t count, PartOf&& part_of, const Order& order,
+  // Writes the part number `number` of a list, of `count` entries, by scratch.parts. By all threads of a
+  // block, with a barrier before; scratch.own and scratch.better are zero.
+  template <class Order>
+  __device__ __forceinline__ void write_part(int list, uint32_t count, const Order& order,
                                              Scratch<Word>& scratch,
                                              BlockScratch<Word, Index>& of_sort) const {
     constexpr uint32_t kInFlight = 4;
+    const Numbers<Order> numbers(order);
     uint32_t better = 0;
     for (uint32_t first = threadIdx.x; first < count; first += kInFlight * blockDim.x) {
       Bits bits[kInFlight];
       Index index[kInFlight];
 #pragma unroll
       for (uint32_t i = 0; i < kInFlight; ++i) {
-        const uint32_t at = min(first + i * blockDim.x, count - 1);
+        const uint32_t at = list * room + min(first + i * blockDim.x, count - 1);
         bits[i] = __ldcg(values + at);
         index[i] = __ldcg(indices + at);
       }
 #pragma unroll
       for (uint32_t i = 0; i < kInFlight; ++i) {
         if (first + i * blockDim.x >= count) break;
-        const int part = part_of(bits[i]);
+        const int part = scratch.parts.part_of(numbers.rank_key(bits[i]));
         better += part < number;
         if (part != number) continue;
         const uint32_t at = atomicAdd(&scratch.own, 1u);
@@ -280,6 +282,64 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
   return true;
 }
 
+// Counts of keys in several blocks' lists.
+struct OfLists {
+  static constexpr bool kOneBlock = false;
+  GridSums& sums;
+
+  __device__ void operator()(uint32_t* counts, int bins) const { sums(counts, counts, bins); }
+};
+
+// Where the row's list has no room for what reaches the bound, but each block's for its own: what reaches a
+// bound among these. `span` is of the delegates that reach the first. False, and nothing is written, where
+// too many are its equals; histograms are so many that were used, each with a wait. By all threads of the
+// row's blocks, which have waited for each other once.
+template <class Order, class Bits = typename Order::Bits, class Word = typename KeyWord<Bits>::type>
+__device__ __noinline__ bool select_among_listed(const Params<Bits>& params, int64_t row_number, int number,
+                                                 KeySpan<Word> span, Order order, Shared<Bits>& shared,
+                                                 Scratch<Word>& scratch, int& histograms) {
+  const RowOfGrid<Bits> own(params, row_number, number);
+  const Numbers<Order> numbers(order);
+  const int k = own.row.k;
+  const uint32_t count = shared.listed;
+  // Of numbers and a NaN, delegates tell of the numbers: all that is better is as good as the best of them.
+  const auto each = [&](auto&& visit) {
+    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
+      visit(i, min(numbers.rank_key(own.memory.values[i]), span.greatest));
+    }
+  };
+  clear_histogram(own.memory.counters, kCountsOfBound<Word>);
+  __syncthreads();  // the counts are zero, and all know how many are listed
+  if (threadIdx.x == 0) shared.listed = 0;
+  GridSums sums{RowBarrier(&own.state.arrived, own.blocks, /*waits=*/1), own.state.counts, number == 0};
+  const BlockBound<Word> bound = bound_within<Word>(
+      span, [&](auto&& visit) { each([&](uint32_t, Word key) { visit(key); }); }, k, own.room - k,
+      scratch.parts.divide(params.parts, k), own.memory.counters, scratch.of_warps, OfLists{sums});
+  histograms = sums.pass;
+  if (bound.reaching > own.room) return false;
+
+  uint32_t reaching = 0;
+  each([&](uint32_t, Word key) { reaching += key >= bound.key; });
+  reaching = __reduce_add_sync(~0u, reaching);
+  if (threadIdx.x % 32 == 0) atomicAdd(&shared.listed, reaching);
+  __syncthreads();  // all are counted
+  if (threadIdx.x == 0 && shared.listed > 0) {
+    scratch.place = atomicAdd(&own.state.listed[1], shared.listed);
+  }
+  __syncthreads();  // they have their place
+  each([&](uint32_t i, Word key) {
+    if (key < bound.key) return;
+    const uint32_t at = own.room + atomicAdd(&scratch.place, 1u);
+    own.values[at] = own.memory.values[i];
+    own.indices[at] = own.memory.indices[i];
+  });
+  sums.barrier.wait();
+  if (number < params.parts) {
+    own.write_part(/*list=*/1, static_cast<uint32_t>(bound.reaching), order, scratch, shared.sort);
+  }
+  return true;
+}
+
 // Where there is no room for what reaches the bound, or there is none. By all threads of the row's blocks,
 // which have waited for each other so often, and used as many histograms.
 template <class Order, class Bits = typename Order::Bits>
@@ -349,10 +409,10 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   cooperative_groups::this_grid().sync();  // all delegates are there, and the states are clear
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   bool are_equals = false;
-  const Word least =
+  const KeySpan<Word> span =
       bound_of_row_delegates(delegates, delegates_of_row, params.rows.row.k, params.parts,
                              reinterpret_cast<Word*>(dynamic_shared()), memory.counters, scratch, are_equals);
-  const Number bound = Compared::number_of(least);
+  const Number bound = Compared::number_of(span.least);
   const bool is_bound = numbers.is_bound(bound);
 
   // Step 2.
@@ -370,6 +430,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   }
   __syncthreads();  // all are listed that there is room for
 
+  int histograms = 0;
   if (is_bound && !are_equals) {
     const RowOfGrid<Bits> of_grid(params, row_number, number);
     of_grid.add_list(shared.listed, /*fetches=*/true, /*list=*/0, state.listed[0], scratch);
@@ -378,21 +439,24 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const uint4 counts = __ldcg(reinterpret_cast<const uint4*>(&state));  // its first four, in one read
     const uint32_t listed = counts.x, overflows = counts.w;
     if (overflows == 0 && listed <= static_cast<uint32_t>(params.room)) {
-      if (number < params.parts) {
-        of_grid.write_part(
-            listed, [&](Bits bits) { return scratch.parts.part_of(numbers.rank_key(bits)); }, order, scratch,
-            shared.sort);
-      }
+      if (number < params.parts) of_grid.write_part(/*list=*/0, listed, order, scratch, shared.sort);
+      return;
+    }
+    if (overflows == 0 &&
+        select_among_listed<Order>(params, row_number, number, span, order, shared, scratch, histograms)) {
       return;
     }
   }
-  if (is_bound && are_equals &&
-      select_among_equals<Order, Share>(params, row_number, number, equal, own.places, order, shared,
-                                        scratch)) {
-    return;
+  if (is_bound && are_equals) {
+    if (select_among_equals<Order, Share>(params, row_number, number, equal, own.places, order, shared,
+                                          scratch)) {
+      return;
+    }
+    histograms = 1;
   }
-  select_anew(params, row_number, number, order, /*waits=*/is_bound ? 1 : 0,
-              /*histograms=*/is_bound && are_equals ? 1 : 0, shared, scratch);
+  const bool listed_before = is_bound && !are_equals;
+  select_anew(params, row_number, number, order, /*waits=*/listed_before + histograms, histograms, shared,
+              scratch);
 }
 
 template <class Order, int kElements>

@@ -133,16 +133,55 @@ struct RangeBins {
   }
 };
 
+// By parts of the range of keys, towards the least of which there are most where the best of a row are left:
+// parts are three times as narrow there as at the greatest.
+template <class Word>
+struct KeyBins {
+  Word greatest;
+  float scale;  // of a distance to its share of the range; 0: no such bins
+  float half;   // of the bins
+  uint32_t last;
+
+  // None where keys are fewer than bins, or between them most are those of numbers near zero.
+  template <class Order, class Index>
+  __device__ static KeyBins over(const Order& order, const EntryRange<Word, Index>& range, int bins) {
+    const Word zero = order(typename Order::Bits{0});
+    const Word span = static_cast<Word>(range.greatest - range.least);
+    const bool serves = (span >> range.trim) >= static_cast<Word>(bins) &&
+                        !(Order::kFloating && range.least < zero && zero < range.greatest);
+    const float scale = serves ? __fdividef(1.f, static_cast<float>(span)) : 0.f;
+    return {range.greatest, scale, 0.5f * static_cast<float>(bins), static_cast<uint32_t>(bins - 1)};
+  }
+  __device__ uint32_t of(Word key) const {
+    const float share = static_cast<float>(static_cast<Word>(greatest - key)) * scale;
+    return min(static_cast<uint32_t>(share * (half + half * share)), last);  // falls as the key rises
+  }
+};
+
+// An entry's bin when a block sorts.
+template <class Word, class Index>
+struct SortBins {
+  KeyBins<Word> keys;
+  RangeBins<Word, Index> others;
+
+  template <class Order>
+  __device__ static SortBins over(const Order& order, const EntryRange<Word, Index>& range, int bins) {
+    return {KeyBins<Word>::over(order, range, bins), RangeBins<Word, Index>::over(order, range, bins)};
+  }
+  __device__ uint32_t of(Word key, Index index) const {
+    return keys.scale > 0 ? keys.of(key) : others.of(key, index);
+  }
+};
+
 // The same, but half of the bins are for what lies in `first` to `last`, by a digit of its own range, as many
 // values may lie near zero and few far from it; what comes before, and behind, is left a quarter each.
 template <class Word, class Index>
 struct SpreadBins {
-  RangeBins<Word, Index> all;
   DigitBins<Word, Index> within;
   uint32_t first, last;  // of `all`
   uint32_t bins;
 
-  __device__ uint32_t of(Word key, Index index) const {
+  __device__ uint32_t of(const SortBins<Word, Index>& all, Word key, Index index) const {
     const uint32_t bin = all.of(key, index), quarter = bins / 4;
     if (bin < first) return bin * quarter / max(first, quarter);
     if (bin <= last) return quarter + within.of(key, index);
@@ -192,19 +231,13 @@ template <class Word, class Index>
 struct GroupBins {
   static constexpr int kMostGroups = 64, kLeastBins = 16;  // of a group
 
-  RangeBins<Word, Index> all;
-  int bins_log2;  // of `all`, a group
+  int bins_log2;  // of a group
   BinGroup<Word, Index> group[kMostGroups];
-
-  __device__ uint32_t group_of(Word key, Index index) const { return all.of(key, index) >> bins_log2; }
-  __device__ uint32_t of(Word key, Index index) const {
-    return group[group_of(key, index)].bin_of(key, index);
-  }
 
   // Adds entries to their groups' ranges: by whole warps, whose lanes have entries side by side in order of
   // their bins, so that they are of one group most often. Lane 0 has one.
-  __device__ void see(bool is_there, Word key, Index index) {
-    const uint32_t own = is_there ? group_of(key, index) : 0;
+  __device__ void see(bool is_there, uint32_t bin, Word key, Index index) {
+    const uint32_t own = is_there ? bin >> bins_log2 : 0;
     const uint32_t first = __shfl_sync(~0u, own, 0);
     if (__all_sync(~0u, !is_there || own == first)) {
       SeenKeys<Word> keys;
@@ -226,9 +259,10 @@ template <class Word, class Index>
 struct BlockScratch {
   uint32_t warp_sums[32];
   uint32_t comparisons;
-  uint32_t first, last;  // the bins of most entries
-  uint32_t outside;      // comparisons that ranking the others takes
-  bool in_groups;        // bins dealt out anew, or else spread
+  uint32_t first, last;       // the bins of most entries
+  uint32_t outside;           // comparisons that ranking the others takes
+  bool in_groups;             // bins dealt out anew, or else spread
+  SortBins<Word, Index> all;  // unless keys.scale > 0, until bins are dealt out anew
   SpreadBins<Word, Index> spread;
   union {  // one after the other
     SeenEntries<Word, Index> of_warps[tuning::kSortMaxThreads / 32];
@@ -236,7 +270,8 @@ struct BlockScratch {
   };
 
   __device__ uint32_t new_bin_of(Word key, Index index) const {
-    return in_groups ? groups.of(key, index) : spread.of(key, index);
+    if (!in_groups) return spread.of(all, key, index);
+    return groups.group[all.of(key, index) >> groups.bins_log2].bin_of(key, index);
   }
 };
 
@@ -302,6 +337,11 @@ class PlacedEntries {
   __device__ __forceinline__ int better(const Order& order, int first, int last, int own,
                                         const Entry& entry) const {
     int better = 0;
+    // Few: to have several under way at once takes longer.
+    const auto each = [&](auto&& is_better) {
+#pragma unroll 1
+      for (int other = first; other < last; ++other) better += is_better(other);
+    };
     if constexpr (kHalves || kWholes) {
       if (packs_) {
         const auto* const packed = [&] {
@@ -309,14 +349,14 @@ class PlacedEntries {
           if constexpr (kWholes) return words();
         }();
         const auto word = packed[own];
-        for (int other = first; other < last; ++other) better += packed[other] > word;
+        each([&](int other) { return packed[other] > word; });
         return better;
       }
     }
-    for (int other = first; other < last; ++other) {
+    each([&](int other) {
       const Word key = order(memory_.values[other]);
-      better += (key > entry.key) | ((key == entry.key) & (memory_.indices[other] < entry.index));
-    }
+      return (key > entry.key) | ((key == entry.key) & (memory_.indices[other] < entry.index));
+    });
     return better;
   }
   // Puts values and indices in their places. Of kItems a thread at most; by all threads of a block.
@@ -351,47 +391,69 @@ class PlacedEntries {
   bool packs_;
 };
 
-// Turns counts into where each bin starts, with one more start at the end; bins are a power of two from
-// kLeastBins on. Adds to `comparisons`, unless it is null, what ranking within bins takes. By all threads of
-// a block.
-__device__ inline void start_bins(uint32_t* bins, int count_of_bins, uint32_t* warp_sums,
-                                  uint32_t* comparisons) {
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-  const int warps = static_cast<int>(blockDim.x) / 32;
+// Where a lane's four bins start, behind so many entries.
+__device__ __forceinline__ uint4 starts_of(const uint4& count, uint32_t before) {
+  return {before, before + count.x, before + count.x + count.y, before + count.x + count.y + count.z};
+}
+
+// start_bins, where there are more than a warp each scans in a step.
+__device__ __noinline__ inline void start_many_bins(uint32_t* bins, int count_of_bins, uint32_t* warp_sums) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
+  const unsigned steps = static_cast<unsigned>(count_of_bins) / kLeastBins;
+  const unsigned steps_a_warp = (steps + warps - 1) / warps;
+  const unsigned first = min(warp * steps_a_warp, steps), last = min(first + steps_a_warp, steps);
   uint4* const vectors = reinterpret_cast<uint4*>(bins);
-  const int steps = count_of_bins / kLeastBins;
-  // Most often a step a warp; a division would take as long.
-  const int steps_a_warp = steps <= warps ? 1 : steps <= 2 * warps ? 2 : (steps + warps - 1) / warps;
-  const int first = min(warp * steps_a_warp, steps), last = min(first + steps_a_warp, steps);
-  uint32_t sum = 0, squares = 0;
-  for (int step = first; step < last; ++step) {
+  uint32_t start = 0;
+  for (unsigned step = first; step < last; ++step) {
     const uint4 count = vectors[step * 32 + lane];
-    sum += count.x + count.y + count.z + count.w;
-    squares += count.x * count.x + count.y * count.y + count.z * count.z + count.w * count.w;
+    start += count.x + count.y + count.z + count.w;
   }
-  sum = __reduce_add_sync(~0u, sum);
-  squares = __reduce_add_sync(~0u, squares);
-  if (lane == 0) {
-    warp_sums[warp] = sum;
-    if (comparisons != nullptr) atomicAdd(comparisons, squares);
-  }
-  __syncthreads();
-  uint32_t start = __reduce_add_sync(~0u, lane < warp ? warp_sums[lane] : 0);
-  for (int step = first; step < last; ++step) {
+  start = __reduce_add_sync(~0u, start);
+  if (lane == 0) warp_sums[warp] = start;
+  __syncthreads();  // all warps have added up
+  start = __reduce_add_sync(~0u, lane < warp ? warp_sums[lane] : 0);
+  for (unsigned step = first; step < last; ++step) {
     const uint4 count = vectors[step * 32 + lane];
-    const uint32_t own = count.x + count.y + count.z + count.w;
-    uint32_t inclusive = own;
-#pragma unroll
-    for (int distance = 1; distance < 32; distance *= 2) {
-      const uint32_t other = __shfl_up_sync(~0u, inclusive, distance);
-      if (lane >= distance) inclusive += other;
-    }
-    const uint32_t x = start + inclusive - own;
-    vectors[step * 32 + lane] = uint4{x, x + count.x, x + count.x + count.y, x + count.x + count.y + count.z};
-    start += __shfl_sync(~0u, inclusive, 31);
+    const uint32_t own = count.x + count.y + count.z + count.w, so_far = sum_so_far(own);
+    vectors[step * 32 + lane] = starts_of(count, start + so_far - own);
+    start += __shfl_sync(~0u, so_far, 31);
   }
-  if (last == steps && lane == 0 && first < last) bins[count_of_bins] = start;
-  __syncthreads();
+  if (first < last && last == steps && lane == 0) bins[count_of_bins] = start;
+  __syncthreads();  // all bins have their starts
+}
+
+// Turns counts into where each bin starts, with one more start at the end; bins are a power of two from
+// kLeastBins on. By all threads of a block.
+__device__ __forceinline__ void start_bins(uint32_t* bins, int count_of_bins, uint32_t* warp_sums) {
+  const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+  const unsigned steps = static_cast<unsigned>(count_of_bins) / kLeastBins;
+  if (32 * steps > blockDim.x) {
+    start_many_bins(bins, count_of_bins, warp_sums);
+    return;
+  }
+  uint4* const own_bins = reinterpret_cast<uint4*>(bins) + threadIdx.x;
+  uint4 count{};
+  uint32_t before = 0;
+  if (warp < steps) {
+    count = *own_bins;
+    const uint32_t own = count.x + count.y + count.z + count.w, so_far = sum_so_far(own);
+    before = so_far - own;
+    if (lane == 31) warp_sums[warp] = so_far;
+  }
+  __syncthreads();  // all warps have added up
+  if (warp < steps) {
+    before += __reduce_add_sync(~0u, lane < warp ? warp_sums[lane] : 0);
+    *own_bins = starts_of(count, before);
+    if (threadIdx.x == 32 * steps - 1) bins[count_of_bins] = before + count.x + count.y + count.z + count.w;
+  }
+  __syncthreads();  // all bins have their starts
+}
+
+// Adds the comparisons that entries take which have met so many others in their bins before them. By whole
+// warps.
+__device__ inline void add_met(uint32_t met, uint32_t& comparisons) {
+  met = __reduce_add_sync(~0u, met);
+  if (threadIdx.x % 32 == 0) atomicAdd(&comparisons, 2 * met);
 }
 
 // One digit of a sort from the lowest digit up: brings `count` entries to where their digit has them, in the
@@ -499,33 +561,44 @@ sort_by_digits(int64_t count, Order order, Entries from, Entries to,
 }
 
 // Brings entries that threads hold, number `thread + e * threads` each, to their bins in memory; bins are
-// zero. scratch.comparisons is then what ranking within bins takes. By all threads of a block, with barriers
-// before and behind.
-template <int kItems, class Order, class Index, bool kPacks, class BinOf, class Bits = typename Order::Bits>
+// zero. with_bins(visit) calls visit(bin_of) once. scratch.comparisons is then what ranking within bins
+// takes. By all threads of a block, with barriers before and behind.
+template <int kItems, class Order, class Index, bool kPacks, class WithBins,
+          class Bits = typename Order::Bits>
 __device__ __forceinline__ void place_in_bins(int count, const Order& order,
                                               const PlacedEntries<Order, Index, kPacks>& placed,
                                               uint32_t* bins,
                                               BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
                                               const Bits (&bits)[kItems], const Index (&indices)[kItems],
-                                              BinOf&& bin_of) {
+                                              WithBins&& with_bins) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int first_of_warp = thread - thread % 32;
   uint32_t places[kItems];  // the bin, and how many came to it before
+  uint32_t met = 0;
+  if (first_of_warp < count) {
+    with_bins([&](auto&& bin_of) {
 #pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads < count) {
-      const uint32_t bin = bin_of(order(bits[e]), indices[e]);
-      places[e] = bin << 16 | atomicAdd(bins + bin, 1u);
-    }
+      for (int e = 0; e < kItems; ++e) {
+        if (first_of_warp + e * threads >= count) break;
+        if (thread + e * threads < count) {
+          const uint32_t bin = bin_of(order(bits[e]), indices[e]), before = atomicAdd(bins + bin, 1u);
+          places[e] = bin << 16 | before;
+          met += before;
+        }
+      }
+    });
+    add_met(met, scratch.comparisons);
   }
-  __syncthreads();
-  start_bins(bins, bins_of(count), scratch.warp_sums, &scratch.comparisons);
+  __syncthreads();  // all have come to their bins
+  start_bins(bins, bins_of(count), scratch.warp_sums);
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
+    if (first_of_warp + e * threads >= count) break;
     if (thread + e * threads < count) {
       placed.put(order, static_cast<int>(bins[places[e] >> 16] + (places[e] & 0xFFFF)), bits[e], indices[e]);
     }
   }
-  __syncthreads();
+  __syncthreads();  // all are in their places
 }
 
 __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
@@ -534,20 +607,23 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
   }
 }
 
-// Brings entries that are placed in the bins `all` to new ones, scratch.new_bin_of. Most entries are what
-// is left when a sixteenth of them is taken off at either end, if that does not crowd itself. By all threads
-// of a block.
+// Brings entries that are placed in bins of their range, which are scratch.all from then on, to new ones,
+// scratch.new_bin_of. Most entries are what is left when a sixteenth of them is taken off at either end, if
+// that does not crowd itself. By all threads of a block.
 template <int kItems, class Order, class Index, bool kPacks, class Bits = typename Order::Bits>
 __device__ __noinline__ void deal_bins_anew(int count, Order order,
                                             PlacedEntries<Order, Index, kPacks> placed, uint32_t* bins,
-                                            RangeBins<typename KeyWord<Bits>::type, Index> all,
+                                            EntryRange<typename KeyWord<Bits>::type, Index> range,
                                             BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int count_of_bins = bins_of(count);
   const uint32_t margin = static_cast<uint32_t>(count) / 16;
   const auto holds = [&](int bin, uint32_t place) { return bins[bin] <= place && place < bins[bin + 1]; };
-  if (thread == 0) scratch.outside = 0;
+  if (thread == 0) {
+    scratch.outside = 0;
+    scratch.all = SortBins<Word, Index>::over(order, range, count_of_bins);
+  }
   __syncthreads();  // the sum is zero
   uint32_t outside = 0;
   for (int bin = thread; bin < count_of_bins; bin += threads) {
@@ -573,19 +649,16 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
       const auto entry = placed.get(order, i);
       seen.see(entry.key, entry.index);
     }
-    const auto range = seen.range_over_block(scratch.of_warps);
+    const auto of_most = seen.range_over_block(scratch.of_warps);
     if (thread == 0) {
-      const auto within = DigitBins<Word, Index>::over(range, count_of_bins / 2);
-      scratch.spread = {all, within, first, last, static_cast<uint32_t>(count_of_bins)};
+      const auto within = DigitBins<Word, Index>::over(of_most, count_of_bins / 2);
+      scratch.spread = {within, first, last, static_cast<uint32_t>(count_of_bins)};
     }
   } else {
     for (int group = thread; group < groups; group += threads) {
       scratch.groups.group[group].reset(bins[group * per_group], bins[(group + 1) * per_group]);
     }
-    if (thread == 0) {
-      scratch.groups.all = all;
-      scratch.groups.bins_log2 = bits_of(static_cast<uint32_t>(per_group - 1));
-    }
+    if (thread == 0) scratch.groups.bins_log2 = bits_of(static_cast<uint32_t>(per_group - 1));
   }
   if (thread == 0) scratch.in_groups = in_groups;
   Bits bits[kItems];
@@ -606,14 +679,18 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
     for (int e = 0; e < kItems; ++e) {
       const int at = thread + e * threads;
       if (at - at % 32 >= count) break;
-      scratch.groups.see(at < count, at < count ? order(bits[e]) : Word{}, at < count ? indices[e] : Index{});
+      const bool is_there = at < count;
+      const Word key = is_there ? order(bits[e]) : Word{};
+      const Index index = is_there ? indices[e] : Index{};
+      scratch.groups.see(is_there, scratch.all.of(key, index), key, index);
     }
     __syncthreads();  // all ranges are known
     for (int group = thread; group < groups; group += threads) scratch.groups.group[group].divide();
   }
   __syncthreads();  // bins are clear, and groups know theirs
-  place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices,
-                        [&](Word key, Index index) { return scratch.new_bin_of(key, index); });
+  place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices, [&](auto&& visit) {
+    visit([&](Word key, Index index) { return scratch.new_bin_of(key, index); });
+  });
 }
 
 // Clears what sort_prepared needs clear. By all threads of a block, with a barrier before that.
@@ -625,7 +702,8 @@ __device__ __forceinline__ void prepare_sort(int count, const BlockMemory<Bits, 
 }
 
 // Ranks few entries, no more than threads: for so few, the barriers of bins take longer. Fewer yet are
-// compared with all; else warps sort runs of 32, in all of which each entry is looked up. As sort_prepared.
+// compared with all, by as many lanes as there are for each; else warps sort runs of 32, in all of which each
+// entry is looked up. As sort_prepared.
 template <class Order, class Index, class Read, class Write>
 __device__ __forceinline__ void rank_few(int count, int wanted, const Order& order,
                                          const BlockMemory<typename Order::Bits, Index>& memory, Read&& read,
@@ -633,35 +711,40 @@ __device__ __forceinline__ void rank_few(int count, int wanted, const Order& ord
   using Bits = typename Order::Bits;
   using Packed = EntryOf<Bits, Index>;
   using Entry = typename Packed::type;
+  struct alignas(16) Pair {
+    Entry first, second;
+  };
   auto* const entries = reinterpret_cast<Entry*>(memory.counters);
-  const bool in_runs = count > tuning::kSortComparedFew;
-  // As many lanes compare an entry as there are for each.
-  int lanes = 1;
-  while (!in_runs && lanes < 32 && 2 * lanes * count <= static_cast<int>(blockDim.x)) lanes *= 2;
-  const int thread = static_cast<int>(threadIdx.x), own = thread / lanes, first = thread % lanes;
-  const int runs = (count + 31) / 32;
+  const unsigned thread = threadIdx.x, all = static_cast<unsigned>(count);
+  const bool in_runs =
+      all > min(static_cast<unsigned>(tuning::kSortComparedFew), blockDim.x / tuning::kSortComparedLanes);
+  unsigned lanes_log2 = 0;
+  while (!in_runs && lanes_log2 < 5 && (all << (lanes_log2 + 1)) <= blockDim.x) ++lanes_log2;
+  const unsigned lanes = 1u << lanes_log2, own = thread >> lanes_log2, first = thread & (lanes - 1);
   Bits bits{};
   Index index{};
   Entry entry = 0;  // less than all
-  if (own < count) {
-    read(own, bits, index);
+  if (own < all) {
+    read(static_cast<int>(own), bits, index);
     entry = Packed::pack(order(bits), index);
   }
+  const unsigned runs = (all + 31) / 32;
   if (in_runs) {
-    Entry sorted[1] = {entry};
     if (thread < 32 * runs) {
+      Entry sorted[1] = {entry};
       sort_warp</*kDescending=*/true>(sorted);
       entries[thread] = sorted[0];
     }
-  } else if (own < count && first == 0) {
-    entries[own] = entry;
+  } else {
+    if (own < all && first == 0) entries[own] = entry;
+    if (thread == 0) entries[all] = 0;  // the last pair may have one
   }
   __syncthreads();  // all are there
   int rank = 0;
   if (in_runs) {
     if (thread >= 32 * runs) return;
 #pragma unroll 4
-    for (int run = 0; run < runs; ++run) {
+    for (unsigned run = 0; run < runs; ++run) {
       const Entry* const others = entries + 32 * run;
       int better = 0;
 #pragma unroll
@@ -671,10 +754,16 @@ __device__ __forceinline__ void rank_few(int count, int wanted, const Order& ord
       rank += better + (others[better] > entry ? 1 : 0);
     }
   } else {
-    for (int i = first; i < count; i += lanes) rank += entries[i] > entry;
-    for (int step = lanes / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
+    if ((thread & ~31u) >= all << lanes_log2) return;
+    const Pair* const pairs = reinterpret_cast<const Pair*>(entries);
+#pragma unroll 4
+    for (unsigned i = first; 2 * i < all; i += lanes) {
+      const Pair others = pairs[i];
+      rank += (others.first > entry) + (others.second > entry);
+    }
+    for (unsigned step = lanes / 2; step > 0; step /= 2) rank += __shfl_xor_sync(~0u, rank, step);
   }
-  if (own < count && first == 0 && rank < wanted) write(rank, bits, index);
+  if (own < all && first == 0 && rank < wanted) write(rank, bits, index);
 }
 
 // Puts the best `wanted` of `count` entries in order, which are no more than blockDim.x * kItems: read(i,
@@ -694,32 +783,45 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
   }
   uint32_t* const bins = memory.counters;
   const int count_of_bins = bins_of(count);
+  // Where entries are few, most warps have none, and do nothing but wait.
+  const int first_of_warp = thread - thread % 32;
   Bits bits[kItems];
   Index indices[kItems];
+  // Several at once, as they may be far away.
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
+    if ((e % 4 == 0 || e == 1) && first_of_warp + e * threads >= count) break;
     if (thread + e * threads < count) read(thread + e * threads, bits[e], indices[e]);
   }
   SeenEntries<Word, Index> seen{};
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
+    if (first_of_warp + e * threads >= count) break;
     if (thread + e * threads < count) seen.see(order(bits[e]), indices[e]);
   }
-  const EntryRange<Word, Index> range = seen.range_over_block(scratch.of_warps);
+  const EntryRange<Word, Index> range =
+      seen.range_over_warps(scratch.of_warps, min(threads, count + 31) / 32);
   const PlacedEntries<Order, Index, kPacks> placed(order, memory, range);
-  const auto all = RangeBins<Word, Index>::over(order, range, count_of_bins);
-  place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices,
-                        [&](Word key, Index index) { return all.of(key, index); });
+  // Other bins than these have many fields: they lie in memory.
+  const auto keys = KeyBins<Word>::over(order, range, count_of_bins);
+  place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices, [&](auto&& visit) {
+    if (keys.scale > 0) {
+      visit([&](Word key, Index) { return keys.of(key); });
+    } else {
+      const auto all = RangeBins<Word, Index>::over(order, range, count_of_bins);
+      if (thread == 0) scratch.all = {keys, all};
+      visit([&](Word key, Index index) { return all.of(key, index); });
+    }
+  });
 
-  const auto takes_more_than = [&](int comparisons) {
-    return scratch.comparisons > static_cast<uint32_t>(comparisons * count);
-  };
-  const bool anew = takes_more_than(tuning::kSortFullBin + tuning::kSortFullThread * threads / max(count, 1));
+  const bool anew = scratch.comparisons >
+                    static_cast<uint32_t>(tuning::kSortFullBin * count + tuning::kSortFullThread * threads);
   if (anew) {
-    deal_bins_anew<kItems>(count, order, placed, bins, all, scratch);
-    if (takes_more_than(tuning::kSortCrowdedBin)) {
-      placed.template unpack<kItems>(order, count);
-      sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), all.digits.range,
+    deal_bins_anew<kItems>(count, order, placed, bins, range, scratch);
+    if (scratch.comparisons > static_cast<uint32_t>(tuning::kSortCrowdedBin * count)) {
+      const EntryRange<Word, Index> of_all = scratch.all.others.digits.range;
+      PlacedEntries<Order, Index, kPacks>(order, memory, of_all).template unpack<kItems>(order, count);
+      sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), of_all,
                                            memory.counters);
       for (int i = thread; i < min(count, wanted); i += threads) {
         write(i, memory.values[i], memory.indices[i]);
@@ -727,13 +829,24 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
       return;
     }
   }
-  for (int i = thread; i < count; i += threads) {
-    const auto own = placed.get(order, i);
-    const uint32_t bin = anew ? scratch.new_bin_of(own.key, own.index) : all.of(own.key, own.index);
-    const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
-    if (first >= wanted) break;  // nor is any behind it
-    const int rank = first + placed.better(order, first, last, i, own);
-    if (rank < wanted) write(rank, own.bits, own.index);
+  const auto rank = [&](auto&& bin_of) {
+#pragma unroll 1
+    for (int i = thread; i < count; i += threads) {
+      const auto own = placed.get(order, i);
+      const uint32_t bin = bin_of(own.key, own.index);
+      const int first = static_cast<int>(bins[bin]), last = static_cast<int>(bins[bin + 1]);
+      if (first >= wanted) break;  // nor is any behind it
+      const int rank = first + placed.better(order, first, last, i, own);
+      if (rank < wanted) write(rank, own.bits, own.index);
+    }
+  };
+  // Apart, as what other bins have in memory would be read first.
+  if (keys.scale > 0 && !anew) {
+    rank([&](Word key, Index) { return keys.of(key); });
+  } else {
+    rank([&](Word key, Index index) {
+      return anew ? scratch.new_bin_of(key, index) : scratch.all.of(key, index);
+    });
   }
 }
 

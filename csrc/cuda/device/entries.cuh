@@ -81,10 +81,17 @@ struct SeenEntries {
   }
   // By all threads of a block, the same for all. `of_warps`, in shared memory, has a place for each warp.
   __device__ EntryRange<Word, Index> range_over_block(SeenEntries* of_warps) const {
-    const int lane = static_cast<int>(threadIdx.x % 32), warps = static_cast<int>(blockDim.x / 32);
-    const SeenEntries own = of_warp();
-    if (lane == 0) of_warps[threadIdx.x / 32] = own;
+    return range_over_warps(of_warps, static_cast<int>(blockDim.x / 32));
+  }
+  // Of the first `warps` warps, and for them: others have seen nothing, and come to the barrier.
+  __device__ EntryRange<Word, Index> range_over_warps(SeenEntries* of_warps, int warps) const {
+    const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+    if (warp < warps) {
+      const SeenEntries own = of_warp();
+      if (lane == 0) of_warps[warp] = own;
+    }
     __syncthreads();  // all warps have theirs
+    if (warp >= warps) return {};
     return of_warps[min(lane, warps - 1)].of_warp().range();
   }
 

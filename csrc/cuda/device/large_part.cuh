@@ -80,7 +80,7 @@ __device__ __noinline__ bool sort_part_in_chunks(int64_t count, int64_t kept, in
     atomicAdd(memory.counters + all.of(order(bits), index), 1u);
   }
   __syncthreads();
-  start_bins(memory.counters, count_of_bins, scratch.warp_sums, nullptr);
+  start_bins(memory.counters, count_of_bins, scratch.warp_sums);
   if (!divide_into_chunks(memory.counters, count_of_bins, capacity, chunks)) return false;
 
   for (int chunk = 0; chunk < chunks.count && chunks.entries[chunk] < kept; ++chunk) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/device/row_numbers.cuh"
 #include "cuda/device/warp.cuh"
@@ -110,16 +111,25 @@ struct Undivided {
   __device__ void operator()(Word, int, int, const int (&)[4]) const {}
 };
 
+// The `add_up` of a bound among keys that are all one block's.
+struct OfOneBlock {
+  static constexpr bool kOneBlock = true;
+  __device__ void operator()(uint32_t*, int) const {
+    __syncthreads();  // all have counted
+  }
+};
+
 // A key that `rank` of the block's keys are or exceed, and no more than `slack` beyond, unless more are equal
 // to it: digit after digit of `span`, which so many lie in, and not below. each(visit) calls visit(key) with
 // each of the thread's own. divide(low, shift, so_far, count) sees the first digit: bins of 2^shift keys from
 // `low` on, a lane four, the greatest first, their counts, and how many keys reach the last of them. By all
 // threads of the block, with a barrier before; `counts`, kCountsOfBound<Word> zeros, and `of_warps` are in
-// shared memory.
-template <class Word, class Each, class Divide>
+// shared memory. Keys may be several blocks': then add_up(counts, bins) makes their sums of all blocks'
+// counts.
+template <class Word, class Each, class Divide, class AddUp = OfOneBlock>
 __device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& span, Each&& each, int rank,
                                                          int slack, Divide&& divide, uint32_t* counts,
-                                                         KeySpan<Word>* of_warps) {
+                                                         KeySpan<Word>* of_warps, AddUp&& add_up = AddUp{}) {
   constexpr int kBins = 1 << kBoundBits;
   static_assert(kBins == 4 * 32, "a vector a lane");
   const int lane = static_cast<int>(threadIdx.x % 32);
@@ -130,7 +140,7 @@ __device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& sp
     each([&](Word key) {
       if (low <= key && key - low <= width) atomicAdd(counts + static_cast<int>((key - low) >> shift), 1u);
     });
-    __syncthreads();  // all have counted
+    add_up(counts, kBins);
     // Lanes have four bins each, the greatest first.
     const int first = kBins - 4 * lane - 4;
     const uint4 own = *reinterpret_cast<const uint4*>(counts + first);
@@ -154,7 +164,7 @@ __device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& sp
     if (shift == 0 || reaching <= rank + slack) return {low, span.greatest, reaching, of_bin};
     width = (Word{1} << shift) - 1;
     above = reaching - of_bin;
-    if (of_bin <= rank / 2) continue;
+    if (!std::decay_t<AddUp>::kOneBlock || of_bin <= rank / 2) continue;
     // So many are few values, or one.
     KeySpan<Word> seen{static_cast<Word>(~Word{0}), 0};
     each([&](Word key) {

@@ -148,13 +148,15 @@ inline constexpr int kSortMaxThreads = 1024;
 inline constexpr int kSortMinThreads = 64;
 inline constexpr int kSortItems = 12;
 inline constexpr int kSortWideItems = 8;
-// So few entries are ranked without bins, fewer yet by comparing each with all.
+// So few entries are ranked without bins, fewer yet by comparing each with all, where that has so many lanes
+// at least.
 inline constexpr int kSortRankedFew = 256;
-inline constexpr int kSortComparedFew = 64;
-// Entries are ranked within bins of their row's range while they meet so many there on average, and so many
-// more as a thread has few entries: dealing bins out anew is barriers that cost as much as that many
+inline constexpr int kSortComparedFew = 128;
+inline constexpr int kSortComparedLanes = 4;
+// Entries are ranked within bins of their row's range while they meet so many others there on average, and so
+// many more as a thread has few entries: dealing bins out anew is barriers that cost as much as that many
 // comparisons of a thread. (A row of normal floats, most of whose range is near zero, meets some 40.)
-inline constexpr int kSortFullBin = 4;
+inline constexpr int kSortFullBin = 3;
 inline constexpr int kSortFullThread = 64;
 // Half of the bins go to most entries where those are in so small a part of them.
 inline constexpr int kSortSpreadGain = 8;

@@ -30,6 +30,7 @@ __device__ inline Word sum_so_far(Word value) {
   return value;
 }
 
+__device__ inline uint32_t warp_min(uint32_t x) { return __reduce_min_sync(~0u, x); }
 template <class Word>
 __device__ Word warp_min(Word value) {
 #pragma unroll

@@ -312,7 +312,7 @@ __global__ void __launch_bounds__(tuning::kSortDealThreads, tuning::kSortDealBlo
       places[e] = goes ? places[e] << 16 | atomicAdd(memory.bins + part, 1u) : kNowhere;
     }
     __syncthreads();
-    start_bins(memory.bins, bin_count, warp_sums, nullptr);
+    start_bins(memory.bins, bin_count, warp_sums);
     // By those who come first, so that what several blocks write meets while it is on its way to memory.
     for (int p = thread; p < needed; p += threads) {
       const uint32_t start = memory.bins[p], own = memory.bins[p + 1] - start;

@@ -50,7 +50,7 @@ class Splitters {
     bins_ = RangeBins<Word, Index>::over(order, range, bins);
     for (int i = thread; i < count_; i += threads) atomicAdd(starts_ + bins_.of(keys_[i], indices_[i]), 1u);
     __syncthreads();  // splitters are counted
-    start_bins(starts_, bins, scratch.warp_sums, nullptr);
+    start_bins(starts_, bins, scratch.warp_sums);
   }
 
   // Of several entries, side by side: a search alone waits for shared memory at every step.

@@ -311,6 +311,7 @@ inline unsigned __vabs2(unsigned a) { return simt_magnitudes<int16_t>(a); }
 inline unsigned __vabs4(unsigned a) { return simt_magnitudes<int8_t>(a); }
 inline float __uint_as_float(unsigned x) { return simt::bits_as<float>(x); }
 inline unsigned __float_as_uint(float x) { return simt::bits_as<unsigned>(x); }
+inline float __fdividef(float x, float y) { return x / y; }
 inline double __longlong_as_double(long long x) { return simt::bits_as<double>(x); }
 inline long long __double_as_longlong(double x) { return simt::bits_as<long long>(x); }
 
