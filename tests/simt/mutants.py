@@ -197,6 +197,10 @@ RESIDENT_GRID = (
     "room=256 parts=3 sm_count=2",
     "float32 increasing 2x14001 k=60 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
     "room=128 parts=2 sm_count=4",
+    "float32 twelve_bit_random 1x100000 k=200 form=delegate.resident_grid forced=1 blocks=7 threads=512 "
+    "elements=32 of_warp=8 parts=3 room=512 sm_count=4",
+    "float32 twelve_bit_random 1x100000 k=190 form=delegate.resident_grid forced=1 blocks=7 threads=512 "
+    "elements=32 of_warp=8 parts=3 room=192 sm_count=4",
 )
 GRID_PARTS = (
     "float32 normal 1x9001 k=700 form=delegate.grid_parts forced=1 blocks=2",
@@ -558,6 +562,8 @@ MUTANTS = (
     Mutant("delegate/resident_grid.cu", "overflows == 0", "true", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "overflows == 0", "true", RESIDENT_GRID, which=2),
     Mutant("delegate/resident_grid.cu", "bound.reaching > own.room", "false", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "better >= k", "false", RESIDENT_GRID),
+    Mutant("delegate/resident_grid.cu", "better > room", "false", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "key < bound.key", "false", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "own.room + atomicAdd(", "atomicAdd(", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // they have their place", ";", RESIDENT_GRID),

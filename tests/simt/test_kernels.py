@@ -392,11 +392,20 @@ def test_resident_rows_that_crowd_in_a_part_of_their_range(dtype):
             assert check(Case.parse(line))
 
 
+def test_a_row_in_registers_with_more_equals_than_its_delegates_tell_of():
+    """So more elements than k are better than the bound: with room for them, and without."""
+    for k in (185, 190, 195, 200, 205):
+        for room in (256, 512):
+            sizes = f"blocks=7 threads=512 elements=32 of_warp=8 parts=3 room={room} sm_count=4"
+            line = f"float32 twelve_bit_random 1x100000 k={k} seed={k} form=delegate.resident_grid"
+            assert check(Case.parse(f"{line} forced=1 {sizes}"))
+
+
 @pytest.mark.parametrize("threads", [64, 96, 256])
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_few_entries_in_order_by_each_way_to_rank_them(dtype, threads):
-    """Compared with all by some lanes each, looked up in runs of a warp, and in bins: at the ends of each, odd
-    and even, where a block has warps without an entry, and more bins than its warps scan at once."""
+    """Compared with all by some lanes each, looked up in runs of a warp, and in bins: at the ends of each,
+    odd and even, where a block has warps without an entry, and more bins than its warps scan at once."""
     for cols in (8, 15, 16, 17, 23, 24, 25, 63, 64, 65, 127, 129, 255, 256, 257, 500):
         for family in ("normal", "few_distinct", "increasing"):
             line = f"{name_of(dtype)} {family} 2x{cols} k={cols - cols // 7} seed={cols} form=sort.whole_rows"

@@ -219,9 +219,10 @@ struct RowOfGrid {
   }
 };
 
-// Where equals of the bound are many: what is above it, and of its equals those of the lowest indices. The
-// block has listed those above; `equal` has a bit for each of the thread's that equals it. False, and nothing
-// is written, where that is not what is wanted. By all threads of the row's blocks.
+// Where equals of the bound are many: what is above it, and, if that is less than k, of its equals those of
+// the lowest indices. The block has listed those above; `equal` has a bit for each of the thread's that
+// equals it. False, and nothing is written, where there is no room for those above. By all threads of the
+// row's blocks.
 template <class Order, class Share, class Bits = typename Order::Bits>
 __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int64_t row_number, int number,
                                                  uint32_t equal, typename Share::Places places, Order order,
@@ -254,7 +255,12 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
     sums(counters, counters + kGridBins, bins);
     if (first) {
       better = __ldcg(&own.state.listed[0]);
-      if (__ldcg(&own.state.overflows) > 0 || better >= k) return false;
+      if (__ldcg(&own.state.overflows) > 0) return false;
+      if (better >= k) {  // delegates have fewer of a value than the row has
+        if (better > room) return false;
+        if (number < params.parts) own.write_part(/*list=*/0, better, order, scratch, shared.sort);
+        return true;
+      }
       selection.owed = k - better;  // of its equals, of which there are as many: k reach the bound
     }
     const TargetDigit<uint32_t> target =
