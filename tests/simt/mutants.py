@@ -199,8 +199,8 @@ RESIDENT_GRID = (
     "room=128 parts=2 sm_count=4",
     "float32 twelve_bit_random 1x100000 k=200 form=delegate.resident_grid forced=1 blocks=7 threads=512 "
     "elements=32 of_warp=8 parts=3 room=512 sm_count=4",
-    "float32 twelve_bit_random 1x100000 k=190 form=delegate.resident_grid forced=1 blocks=7 threads=512 "
-    "elements=32 of_warp=8 parts=3 room=192 sm_count=4",
+    "float32 twelve_bit_random 1x100000 k=205 form=delegate.resident_grid forced=1 blocks=7 threads=512 "
+    "elements=32 of_warp=4 parts=3 room=256 sm_count=4",
 )
 GRID_PARTS = (
     "float32 normal 1x9001 k=700 form=delegate.grid_parts forced=1 blocks=2",

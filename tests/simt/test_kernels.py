@@ -395,8 +395,8 @@ def test_resident_rows_that_crowd_in_a_part_of_their_range(dtype):
 def test_a_row_in_registers_with_more_equals_than_its_delegates_tell_of():
     """So more elements than k are better than the bound: with room for them, and without."""
     for k in (185, 190, 195, 200, 205):
-        for room in (256, 512):
-            sizes = f"blocks=7 threads=512 elements=32 of_warp=8 parts=3 room={room} sm_count=4"
+        for of_warp, room in ((8, 512), (4, 256)):
+            sizes = f"blocks=7 threads=512 elements=32 of_warp={of_warp} parts=3 room={room} sm_count=4"
             line = f"float32 twelve_bit_random 1x100000 k={k} seed={k} form=delegate.resident_grid"
             assert check(Case.parse(f"{line} forced=1 {sizes}"))
 
