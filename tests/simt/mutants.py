@@ -593,9 +593,7 @@ MUTANTS = (
     Mutant("delegate/grid_parts.cu", "rank == params.k - 1", "rank == params.k - 2", GRID_PARTS),
     Mutant("delegate/grid_parts.cu", "__syncthreads();  // all have counted", ";", GRID_PARTS),
     Mutant("delegate/grid_parts.cu", "__syncthreads();  // the offsets are known", ";", GRID_PARTS),
-    Mutant(
-        "delegate/grid_parts.cu", "if (splitters()[middle] < x)", "if (x < splitters()[middle])", GRID_PARTS
-    ),
+    Mutant("delegate/grid_parts.cu", "splitters()[middle] < x", "x < splitters()[middle]", GRID_PARTS),
     Mutant("delegate/grid_parts.cu", "shared.parts.reaching <= params.dealt_room", "true", GRID_PARTS),
     Mutant("delegate/one_grid.cu", "cooperative_groups::this_grid().sync();", "__syncthreads();", ONE_GRID),
     Mutant(
