@@ -3,7 +3,7 @@
 #   PYTHON=python3.12    the Python to make the virtual environment with
 #   VENV=none            make none and install nothing: use PYTHON, which has torch, as it is
 #   BUILD=build-other    a build folder of its own, with libraries of its own; DEBUG=1 has build-debug
-#   FORCE_CUDA=1, FORCE_CPU=1, CUDA_HOME, TORCH_CUDA_ARCH_LIST, MAX_JOBS: see CONTRIBUTING.md
+#   FORCE_CUDA=1, FORCE_CPU=1, CUDA_HOME, TORCH_CUDA_ARCH_LIST, MAX_JOBS, NVCC_THREADS: see CONTRIBUTING.md
 #   ARGS="..."           passed on to the program that demo, test, bench, fuzz, mutants or gpu-test runs
 #   MINUTES=10           how long `make fuzz` takes
 
@@ -33,7 +33,7 @@ endif
 ifdef MAX_JOBS
 export CMAKE_BUILD_PARALLEL_LEVEL := $(MAX_JOBS)
 endif
-export FORCE_CUDA FORCE_CPU CUDA_HOME TORCH_CUDA_ARCH_LIST DEBUG
+export FORCE_CUDA FORCE_CPU CUDA_HOME TORCH_CUDA_ARCH_LIST NVCC_THREADS DEBUG
 export PYTHONPATH := $(CURDIR)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -101,10 +101,12 @@ format: $(INSTALLED)
 	@$(CPP_FILES) | xargs clang-format -i
 
 # auditwheel names the oldest glibc that serves; torch's libraries are those of the torch that loads the wheel's.
+# What the libraries need and name is looked at last.
 wheel: $(INSTALLED)
-	@rm -rf build-wheel
+	@rm -rf build-wheel dist
 	@$(PY) -m pip wheel -q --no-deps --no-build-isolation --wheel-dir build-wheel .
 	@$(PY) -m auditwheel repair --exclude 'libtorch*.so' --exclude libc10.so --wheel-dir dist build-wheel/*.whl
+	@$(PY) -m tests.wheel_audit dist/*.whl
 
 # The libraries ----------------------------------------------------------------------------------------
 

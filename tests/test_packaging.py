@@ -21,9 +21,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests import wheel_audit
+
 ROOT = Path(__file__).resolve().parents[1]
 SITE_PACKAGES = sysconfig.get_path("purelib")
-TORCH_LIBRARIES = {"libtorch.so", "libtorch_cpu.so", "libc10.so"}
 
 
 def run(*command: object, cwd: Path, **variables: str) -> str:
@@ -153,23 +154,31 @@ def test_metadata_and_tag(wheel: Path) -> None:
 
 
 def test_the_library_needs_torch_alone_and_names_no_folder_of_its_build(wheel: Path, folder: Path) -> None:
-    from elftools.elf.elffile import ELFFile
+    (library,) = wheel_audit.libraries(wheel)
+    assert library.problems((str(folder), *wheel_audit.folders_of_this_machine())) == []
 
-    with zipfile.ZipFile(wheel) as archive, archive.open("torch_topk/lib/libgputopk.so") as library:
-        bytes_ = library.read()
-        library.seek(0)
-        elf = ELFFile(library)
-        tags = list(elf.get_section_by_name(".dynamic").iter_tags())
-        needed = {tag.needed for tag in tags if tag.entry.d_tag == "DT_NEEDED"}
-        paths = {tag.runpath for tag in tags if tag.entry.d_tag == "DT_RUNPATH"}
-        symbols = {symbol.name for symbol in elf.get_section_by_name(".dynsym").iter_symbols()}
-    system = {"libstdc++.so.6", "libm.so.6", "libgcc_s.so.1", "libc.so.6", "ld-linux-x86-64.so.2"}
-    assert "libtorch_cpu.so" in needed
-    assert needed <= TORCH_LIBRARIES | system
-    assert paths <= {"$ORIGIN"}
-    assert [name for name in symbols if name.startswith(("Py", "_Py"))] == []
-    for path in (str(ROOT), str(folder), SITE_PACKAGES):
-        assert path.encode() not in bytes_
+
+@pytest.mark.parametrize(
+    "fault, told",
+    [
+        ({"needed": {"libtorch_cpu.so", "libcudart.so.13"}}, "needs libcudart.so.13"),
+        ({"needed": {"libc.so.6"}}, "does not need libtorch_cpu.so"),
+        ({"paths": {"$ORIGIN", "/opt/lib"}}, "looks for libraries in /opt/lib"),
+        ({"wanted": {"PyObject_Call"}}, "wants Python's PyObject_Call"),
+        ({"wanted": {"_ZN2at4topkERKNS_6TensorElb"}}, "wants torch's C++ _ZN2at4topkERKNS_6TensorElb"),
+        ({"bytes_": b"at /home/someone/x.h"}, "names /home/someone"),
+    ],
+)
+def test_the_audit_finds_what_a_library_must_not_have(fault: dict[str, object], told: str) -> None:
+    sound = {
+        "needed": {"libtorch_cpu.so"},
+        "paths": {"$ORIGIN"},
+        "wanted": {"aoti_torch_get_dim"},
+        "bytes_": b"",
+    }
+    folders = ("/home/someone",)
+    assert wheel_audit.Library("x.so", **sound).problems(folders) == []
+    assert wheel_audit.Library("x.so", **{**sound, **fault}).problems(folders) == [told]
 
 
 def test_the_installed_package_runs_away_from_the_checkout(installed: Path, tmp_path: Path) -> None:

@@ -394,7 +394,7 @@ MUTANTS = (
     Mutant("air/resident_row.cu", "__syncthreads();  // all know what is left", ";", NARROWED),
     Mutant("air/resident_row.cu", "__syncthreads();  // the bin is found", ";", NARROWED),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
-    Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list is whole", ";", ONE_WARP),
+    Mutant("bitonic/one_warp.cuh", "__syncwarp();  // the list is whole", ";", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // no bit is set", ";", ONE_WARP_BY_INDEX),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // all are marked", ";", ONE_WARP_BY_INDEX),
     Mutant(
@@ -418,11 +418,11 @@ MUTANTS = (
     Mutant("device/list_ranks.cuh", "__syncwarp();  // it is in order", ";", ONE_WARP),
     Mutant("device/list_ranks.cuh", "others[i] < indices[e]", "others[i] > indices[e]", ONE_WARP),
     Mutant("device/list_ranks.cuh", "(ranks[e]) << 16 | indices[e]", "(ranks[e]) << 16", ONE_WARP),
-    Mutant("bitonic/one_warp.cu", "__syncwarp();  // they are listed", ";", ONE_WARP),
+    Mutant("bitonic/one_warp.cuh", "__syncwarp();  // they are listed", ";", ONE_WARP),
     Mutant("device/equals.cuh", "min(before, wanted)", "before", ONE_WARP),
     Mutant("device/equals.cuh", "sum_so_far<kLanes>(own)", "sum_so_far(own)", ONE_WARP),
-    Mutant("bitonic/one_warp.cu", "k <= above && above <= room", "k <= above", ONE_WARP),
-    Mutant("bitonic/one_warp.cu", "share.index(i) >= static_cast<uint32_t>(cols)", "false", ONE_WARP),
+    Mutant("bitonic/one_warp.cuh", "k <= above && above <= room", "k <= above", ONE_WARP),
+    Mutant("bitonic/one_warp.cuh", "share.index(i) >= static_cast<uint32_t>(cols)", "false", ONE_WARP),
     Mutant(
         "device/list_sort.cuh", "__syncthreads();  // the next trip finds what this one wrote", ";", DIGITS
     ),
@@ -624,9 +624,9 @@ MUTANTS = (
     Mutant("device/block_sort.cuh", "__syncthreads();  // all are in their places", ";", SHARES),
     Mutant("device/block_sort.cuh", "before + count.x + count.y + count.z + count.w", "0", SHARES),
     # Rows that do not lie side by side.
-    Mutant("bitonic/one_warp.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
-    Mutant("bitonic/one_warp.cu", "__syncwarp();  // the list has been read", ";", STRIDED),
-    Mutant("bitonic/one_warp.cu", "__syncthreads();  // all winners are there", ";", STRIDED),
+    Mutant("bitonic/one_warp_tiles.cu", "__syncthreads();  // the tile is there", ";", STRIDED),
+    Mutant("bitonic/one_warp_tiles.cu", "__syncwarp();  // the list has been read", ";", STRIDED),
+    Mutant("bitonic/one_warp_tiles.cu", "__syncthreads();  // all winners are there", ";", STRIDED),
     Mutant("strided/move.cu", "follow_kernel_before();", "let_next_kernel_start();", STRIDED, which=2),
     Mutant("strided/move.cu", "follow_kernel_before();", "let_next_kernel_start();", STRIDED, which=3),
     Mutant("device/square_block.cuh", "r >= rows", "r > rows", STRIDED),

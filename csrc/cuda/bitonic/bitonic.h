@@ -56,6 +56,7 @@ struct OneWarp {
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
   Work strided_work(const StridedProblem& strided, const Device& device) const;
+  // Rows that do not lie side by side, by tiles of them.
   ErrorCode run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const;
   // Windows of rows of up to problem.cols elements. To rows.outputs; where those have no indices, dense,
   // problem.k places a row.

@@ -1,4 +1,4 @@
-// The scores of one query's candidates, computed as they are asked for: see rerank.cu.
+// The scores of one query's candidates, computed as they are asked for: see rerank.cuh.
 #pragma once
 
 #include <cstdint>

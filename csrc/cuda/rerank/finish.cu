@@ -1,5 +1,5 @@
-// The k best of keys that rerank.cu has stored, where these are few enough for a block a query: in the launch
-// behind that of the distances, which it follows without a gap.
+// The k best of keys that rerank.cuh has stored, where these are few enough for a block a query: in the
+// launch behind that of the distances, which it follows without a gap.
 //
 // Few winners of few keys are selected by the warps' lists, as in select_candidates; the scores are those in
 // memory. Otherwise

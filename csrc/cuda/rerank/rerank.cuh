@@ -19,7 +19,9 @@
 // they are and widened in registers; a query is float32 or of the vectors' type. The order of a sum is the
 // same in all of these: a distance's bits do not tell how the work was shared out.
 
-#include "cuda/rerank/rerank.h"
+//
+// A unit of its own for each type of vectors, of_*.cu, makes these kernels: they are many.
+#pragma once
 
 #include <algorithm>
 #include <atomic>
@@ -29,10 +31,10 @@
 #include "cuda/device/shared_memory.cuh"
 #include "cuda/rerank/candidate_scores.cuh"
 #include "cuda/rerank/numbers.h"
+#include "cuda/rerank/of_type.h"
 #include "cuda/rerank/score_selection.cuh"
 
 namespace gputopk::cuda::rerank {
-namespace {
 
 // A block a query.
 template <class Type, class Layout, int kItems>
@@ -96,60 +98,50 @@ __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
   }
 }
 
-unsigned grid_of(int64_t blocks) { return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF)); }
-
-// Calls visitor(type, layout) with the instance that reads the problem's rows.
-template <bool kHasRowAtATime, class Visitor>
-ErrorCode visit_reader(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
-                       Visitor&& visitor) {
-  const auto visit_type = [&](auto type) -> ErrorCode {
-    using Type = decltype(type);
-    constexpr int kBytes = sizeof(typename Type::Storage);
-    const auto vectors_have_words_of = [&](int bytes) {
-      return is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, bytes);
-    };
-    const int64_t words = (problem.dims * kBytes + 15) / 16;
-    if (!vectors_have_words_of(16)) {
-      if constexpr (kBytes < 4) {
-        if (!vectors_have_words_of(4)) {
-          if (words <= 16) return visitor(type, RowsTogether<Type, 16, Alignment::kAny>{});
-          return visitor(type, RowsTogether<Type, 32, Alignment::kAny>{});
-        }
-      }
-      if (words <= 4) return visitor(type, RowsTogether<Type, 4, Alignment::kFour>{});
-      if (words <= 8) return visitor(type, RowsTogether<Type, 8, Alignment::kFour>{});
-      if (words <= 16) return visitor(type, RowsTogether<Type, 16, Alignment::kFour>{});
-      // With two sums a row fewer lanes are idle at its end; of bytes there are not the registers.
-      return visitor(type,
-                     RowsTogether<Type, kBytes == 1 ? 32 : 16, Alignment::kFour, kBytes == 1 ? 1 : 2>{});
-    }
-    if (words <= 2) return visitor(type, RowsTogether<Type, 2>{});
-    if (words <= 4) return visitor(type, RowsTogether<Type, 4>{});
-    if (words <= 8) return visitor(type, RowsTogether<Type, 8>{});
-    if (words <= 16) return visitor(type, RowsTogether<Type, 16>{});
-    if constexpr (kHasRowAtATime) {
-      if (config.row_at_a_time) return visitor(type, RowAtATime<Type>{});
-    }
-    return visitor(type, RowsTogether<Type, 32>{});
-  };
-  switch (problem.dtype) {
-    case DType::kFloat16: return visit_type(Float16{});
-    case DType::kBFloat16: return visit_type(BFloat16{});
-    case DType::kInt8:
-    case DType::kUInt8: return visit_type(Bytes{});
-    default: return visit_type(Float32{});
-  }
+inline unsigned grid_of(int64_t blocks) {
+  return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF));
 }
 
-}  // namespace
+// Calls visitor(layout) with the one that reads the problem's rows.
+template <class Type, bool kHasRowAtATime, class Visitor>
+ErrorCode visit_layout(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
+                       Visitor&& visitor) {
+  constexpr int kBytes = sizeof(typename Type::Storage);
+  const auto vectors_have_words_of = [&](int bytes) {
+    return is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, bytes);
+  };
+  const int64_t words = (problem.dims * kBytes + 15) / 16;
+  if (!vectors_have_words_of(16)) {
+    if constexpr (kBytes < 4) {
+      if (!vectors_have_words_of(4)) {
+        if (words <= 16) return visitor(RowsTogether<Type, 16, Alignment::kAny>{});
+        return visitor(RowsTogether<Type, 32, Alignment::kAny>{});
+      }
+    }
+    if (words <= 4) return visitor(RowsTogether<Type, 4, Alignment::kFour>{});
+    if (words <= 8) return visitor(RowsTogether<Type, 8, Alignment::kFour>{});
+    if (words <= 16) return visitor(RowsTogether<Type, 16, Alignment::kFour>{});
+    // With two sums a row fewer lanes are idle at its end; of bytes there are not the registers.
+    return visitor(RowsTogether<Type, kBytes == 1 ? 32 : 16, Alignment::kFour, kBytes == 1 ? 1 : 2>{});
+  }
+  if (words <= 2) return visitor(RowsTogether<Type, 2>{});
+  if (words <= 4) return visitor(RowsTogether<Type, 4>{});
+  if (words <= 8) return visitor(RowsTogether<Type, 8>{});
+  if (words <= 16) return visitor(RowsTogether<Type, 16>{});
+  if constexpr (kHasRowAtATime) {
+    if (config.row_at_a_time) return visitor(RowAtATime<Type>{});
+  }
+  return visitor(RowsTogether<Type, 32>{});
+}
 
-ErrorCode select(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
-                 Stream stream) {
-  return visit_reader<false>(config, problem, buffers, [&](auto type, auto layout) -> ErrorCode {
+template <class Type>
+ErrorCode OfType<Type>::select(const Config& config, const RerankProblem& problem,
+                               const RerankBuffers& buffers, Stream stream) {
+  return visit_layout<Type, false>(config, problem, buffers, [&](auto layout) -> ErrorCode {
     const auto launch = [&](auto items) -> ErrorCode {
       constexpr int kItems = decltype(items)::value;
-      using Scores = CandidateScores<decltype(type), decltype(layout)>;
-      const auto kernel = select_candidates<decltype(type), decltype(layout), kItems>;
+      using Scores = CandidateScores<Type, decltype(layout)>;
+      const auto kernel = select_candidates<Type, decltype(layout), kItems>;
       const size_t bytes = config.warps * Scores::kSharedBytes + score_selection_bytes<kItems>(config.warps);
       static std::atomic<uint64_t> allowed;
       const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
@@ -165,11 +157,12 @@ ErrorCode select(const Config& config, const RerankProblem& problem, const Reran
   });
 }
 
-ErrorCode score(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
-                uint32_t* keys, Stream stream) {
-  return visit_reader<true>(config, problem, buffers, [&](auto type, auto layout) -> ErrorCode {
-    using Scores = CandidateScores<decltype(type), decltype(layout)>;
-    const auto kernel = store_scores<decltype(type), decltype(layout)>;
+template <class Type>
+ErrorCode OfType<Type>::score(const Config& config, const RerankProblem& problem,
+                              const RerankBuffers& buffers, uint32_t* keys, Stream stream) {
+  return visit_layout<Type, true>(config, problem, buffers, [&](auto layout) -> ErrorCode {
+    using Scores = CandidateScores<Type, decltype(layout)>;
+    const auto kernel = store_scores<Type, decltype(layout)>;
     const size_t bytes = config.warps * Scores::kSharedBytes;
     static std::atomic<uint64_t> allowed;
     const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);

@@ -1,0 +1,3 @@
+#include "cuda/rerank/rerank.cuh"
+
+template struct gputopk::cuda::rerank::OfType<gputopk::cuda::rerank::Bytes>;
