@@ -93,7 +93,7 @@ def _architectures(library: str, which: str) -> list[str]:
 
 
 def folders_of_this_machine() -> tuple[str, ...]:
-    return str(ROOT), sysconfig.get_path("purelib"), str(Path.home()), tempfile.gettempdir()
+    return str(ROOT), sysconfig.get_path("purelib")
 
 
 def main() -> None:
