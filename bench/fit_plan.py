@@ -146,8 +146,7 @@ FORM_OF_TEXT = {
 
 
 def form_of(plan: str) -> str:
-    named = re.search(r"; form (\S+?)(;|$)", plan)
-    return named[1] if named else next(f for text, f in FORM_OF_TEXT.items() if re.match(text, plan))
+    return report.form_named(plan) or next(f for text, f in FORM_OF_TEXT.items() if re.match(text, plan))
 
 
 def bench_points(path: Path) -> list[report.Record]:

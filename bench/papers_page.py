@@ -10,7 +10,6 @@ but Python. Exit status 1 where there is no record to read.
 from __future__ import annotations
 
 import argparse
-import re
 import statistics
 import sys
 from collections import defaultdict
@@ -23,7 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from bench import bitonic_model, report
 from bench.figure import Duel, Figure, Method, Ratio
 from bench.paper_figures import FIGURES, METHODS, OURS, PAPERS
-from bench.report import RESULTS, Record, markdown_table, number_text, size_text
+from bench.report import RESULTS, Record, command_text, markdown_table, number_text, size_text
 
 DEFAULT = ("papers-h200.jsonl", "ablation-h200.jsonl", "delegate-studies-h200.jsonl")
 SHARED_BYTES_PER_CLOCK = 128  # of an SM
@@ -364,7 +363,7 @@ def method_table(data: Records) -> list[str]:
         folder = f"[{method.files}](../../{method.files})"
         rows.append([f"{method.theirs}", method.ours, folder, command, wins_text(method, data)])
     columns = ("the paper's method", "name here", "files", "its figures", "when it wins today")
-    return [f"| {' | '.join(line)} |" for line in (columns, ["---"] * len(columns), *rows)]
+    return markdown_table(columns, rows, "---")
 
 
 def where_from(data: Records) -> list[str]:
@@ -372,10 +371,9 @@ def where_from(data: Records) -> list[str]:
     for header in data.headers:
         where = header.get("gpu") or f"{header.get('cpu')}, {header.get('threads')} threads"
         driver = f", driver {header['driver']}, CUDA {header['cuda']}" if header.get("driver") else ""
-        command = re.sub(r" --(output|commit) \S+", "", header["command"])
         quick = ", a few tiny requests (`--quick`)" if header.get("quick") else ""
         lines.append(f"- {where}{driver}, torch {header['torch']}, {header['date'][:10]}, "
-                     f"commit {header['commit']}{quick}: `{command}`")  # fmt: skip
+                     f"commit {header['commit']}{quick}: `{command_text(header)}`")  # fmt: skip
     return lines or ["- nothing yet"]
 
 

@@ -17,7 +17,7 @@ import torch
 
 from bench import environment, report, timing
 from bench.contenders import contender_record, floor_name, verdict
-from bench.report import Record, number_text
+from bench.report import Record, contender_of, number_text
 from bench.runs import Run
 from bench.timing import Contender, Outputs, Timing
 from torch_topk._libraries import why_no_cuda
@@ -35,10 +35,6 @@ class Bench:
     seconds: Mapping[str, float]  # by the device's type
     print_table: Callable[[Sequence[Record]], None]
     has_plot: bool = False
-
-
-def contender_of(record: Record, name: str) -> Record:
-    return next(c for c in record["contenders"] if c["name"] == name)
 
 
 def torch_contenders(calls: Mapping[str, Callable[[Any], Outputs]]) -> list[Contender]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import time
 from collections.abc import Sequence
@@ -69,6 +70,21 @@ def read(path: Path) -> list[Record]:
     return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
 
 
+def contender_of(record: Record, name: str) -> Record:
+    return next(c for c in record["contenders"] if c["name"] == name)
+
+
+def form_named(plan: str) -> str | None:
+    """The form that a plan's text names; old ones name none."""
+    named = re.search(r"; form (\S+?)(;|$)", plan)
+    return named[1] if named else None
+
+
+def command_text(header: Record, without: Sequence[str] = ("output", "commit")) -> str:
+    """The command that wrote a record, without these options, which have a value each."""
+    return re.sub(rf" --({'|'.join(without)}) \S+", "", header["command"])
+
+
 def sweep_of(path: Path) -> list[Record]:
     """A sweep's timings (sweep_plan.py). Of a form that was timed again on an input, only the last ones."""
     records = [record for record in read(path) if record["kind"] == "plan"]
@@ -129,7 +145,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join([line(columns), rule, *(line(row) for row in rows)])
 
 
-def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Its lines."""
-    rule = ["---", *("---:" for _ in columns[1:])]
+def markdown_table(columns: Sequence[str], rows: Sequence[Sequence[str]], others: str = "---:") -> list[str]:
+    """Its lines: the first column to the left, the others to the right, or as their rule says."""
+    rule = ["---", *(others for _ in columns[1:])]
     return [f"| {' | '.join(line)} |" for line in (columns, rule, *rows)]

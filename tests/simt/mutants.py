@@ -180,6 +180,11 @@ RESIDENT_CLUSTER = (
     "float32 few_distinct 1x20000 k=300 form=delegate.resident_cluster forced=1 cluster=8 threads=256 "
     "parts=1",
 )
+CLUSTER_BITS = (
+    "float32 normal 2x9000 k=300 magnitude=1 form=delegate.resident_cluster forced=1 cluster=4 threads=256 "
+    "parts=1",
+    "bfloat16 nan_tails 1x9000 k=300 form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1",
+)
 RESIDENT_GRID = (
     "float32 normal 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
     "sm_count=4",
@@ -509,12 +514,11 @@ MUTANTS = (
         "delegate/equal_shares.cu", "Cluster::wait();  // the row's list is whole", "__syncthreads();", SHARES
     ),
     # A row in a cluster's registers.
+    Mutant("delegate/resident_cluster.cu", "scratch.mail.wait();", "__syncthreads();", RESIDENT_CLUSTER),
     Mutant(
-        "delegate/resident_cluster.cu",
-        "Cluster::wait();  // all blocks have a bound",
-        "__syncthreads();",
-        RESIDENT_CLUSTER,
+        "delegate/resident_cluster.cu", "Cluster::wait();  // all blocks have begun", ";", RESIDENT_CLUSTER
     ),
+    Mutant("delegate/resident_cluster.cu", "__syncthreads();  // nobody looks", ";  //", RESIDENT_CLUSTER),
     Mutant(
         "delegate/resident_cluster.cu",
         "Cluster::wait();  // all blocks have counted",
@@ -525,22 +529,18 @@ MUTANTS = (
         "delegate/resident_cluster.cu", "__syncthreads();  // all warps have counted", ";", RESIDENT_CLUSTER
     ),
     Mutant("device/equals.cuh", "w < warp", "w + 1 < warp", RESIDENT_CLUSTER),
-    Mutant(
-        "delegate/resident.cuh",
-        "Cluster::wait();  // the parts are where they belong, and all counts",
-        "__syncthreads();",
-        RESIDENT_CLUSTER,
-    ),
+    Mutant("delegate/resident.cuh", "scratch.counts.wait();", "__syncwarp();", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "scratch.entries.wait();", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "__syncwarp();  // the warp's list is whole", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "all > places.of_warp", "false", RESIDENT_CLUSTER),
     Mutant("delegate/resident.cuh", "__syncthreads();  // all are counted", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident.cuh", "__syncthreads();  // the sums are there", ";", RESIDENT_CLUSTER),
-    Mutant("delegate/resident.cuh", "most <= places.from_block", "true", RESIDENT_CLUSTER),
-    Mutant("delegate/resident.cuh", "better += count[i];", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "fits &= listed <= places.from_block;", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", "| scratch.not_all", "", RESIDENT_CLUSTER),
     Mutant(
-        "delegate/resident_cluster.cu",
-        "shared.listed = static_cast<uint32_t>(room) + 1",
-        "shared.listed = own_listed",
-        RESIDENT_CLUSTER,
+        "delegate/resident.cuh", "!numbers.bits_of_all(Compared::number_of(key), bits)", "false", CLUSTER_BITS
     ),
+    Mutant("delegate/resident.cuh", "better += count[i];", ";", RESIDENT_CLUSTER),
     Mutant(
         "delegate/resident_cluster.cu", "__syncthreads();  // the counts are there", ";", RESIDENT_CLUSTER
     ),

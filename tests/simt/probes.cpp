@@ -8,6 +8,7 @@
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/mailbox.cuh"
 #include "cuda/device/ptx.cuh"
 #include "cuda/device/shared_memory.cuh"
 #include "probes.h"
@@ -17,6 +18,7 @@ namespace {
 using gputopk::cuda::Cluster;
 using gputopk::cuda::dynamic_shared;
 using gputopk::cuda::is_last_block;
+using gputopk::cuda::Mailbox;
 
 // `memory`: kProbeWords words of workspace, zero.
 using Kernel = void(const uint32_t* input, uint32_t* output, uint32_t* memory);
@@ -119,6 +121,28 @@ void reads_other_blocks_of_its_cluster(const uint32_t*, uint32_t* output, uint32
   Cluster::wait();
 }
 
+// The first of two blocks sends the second a word, which threads of it read.
+enum class Mail { kRight, kReadTooEarly, kSentTooEarly, kToUsedMemory, kNeverSent, kLeftUnread };
+template <Mail kMail>
+void mails_to_its_cluster(const uint32_t*, uint32_t* output, uint32_t*) {
+  __shared__ Mailbox mail;
+  __shared__ uint32_t word;
+  if (threadIdx.x == 0) mail.open();
+  if (kMail != Mail::kSentTooEarly || Cluster::rank() == 1) {
+    Cluster::begin();
+    Cluster::wait();
+  }
+  if (Cluster::rank() == 0) {
+    if (threadIdx.x == 0 && kMail != Mail::kNeverSent) mail.send(&word, 7u, 1);
+    return;
+  }
+  if (kMail == Mail::kToUsedMemory && threadIdx.x == 0) word = 1;
+  if (threadIdx.x == 0) mail.expect(sizeof(word));
+  if (kMail == Mail::kLeftUnread) return;
+  if (kMail != Mail::kReadTooEarly) mail.wait();
+  output[threadIdx.x] = word;
+}
+
 // Each thread's word in memory, of which the first block reads the second's.
 template <bool kWaits>
 void reads_memory_of_its_cluster(const uint32_t*, uint32_t* output, uint32_t* memory) {
@@ -163,6 +187,12 @@ const Probe kProbes[] = {
     {"adds_up_without_a_fence", adds_up_in_the_last_block<false>, 5, 1},
     {"reads_other_blocks_of_its_cluster", reads_other_blocks_of_its_cluster<true>, 4, 4},
     {"reads_other_blocks_too_early", reads_other_blocks_of_its_cluster<false>, 4, 4},
+    {"mails_to_its_cluster", mails_to_its_cluster<Mail::kRight>, 2, 2},
+    {"reads_mail_too_early", mails_to_its_cluster<Mail::kReadTooEarly>, 2, 2},
+    {"sends_mail_too_early", mails_to_its_cluster<Mail::kSentTooEarly>, 2, 2},
+    {"mails_to_used_memory", mails_to_its_cluster<Mail::kToUsedMemory>, 2, 2},
+    {"waits_for_mail_that_nobody_sent", mails_to_its_cluster<Mail::kNeverSent>, 2, 2},
+    {"leaves_mail_unread", mails_to_its_cluster<Mail::kLeftUnread>, 2, 2},
     {"reads_memory_of_its_cluster", reads_memory_of_its_cluster<true>, 2, 2},
     {"reads_memory_too_early", reads_memory_of_its_cluster<false>, 2, 2},
 };

@@ -18,6 +18,7 @@ RIGHT = {
     "adds_up_in_the_last_block": lambda i: 5,
     "reads_other_blocks_of_its_cluster": lambda i: 101,
     "reads_memory_of_its_cluster": lambda i: 101,
+    "mails_to_its_cluster": lambda i: 7,
 }
 # A part of what is said of one that has.
 WRONG = {
@@ -33,6 +34,11 @@ WRONG = {
     "spins": "spins without end",
     "traps": "__trap",
     "never_ends": "without end",
+    "reads_mail_too_early": "nobody has written|has not waited",
+    "sends_mail_too_early": "not open|no barrier of the cluster since",
+    "mails_to_used_memory": "mail comes to static shared memory",
+    "waits_for_mail_that_nobody_sent": "waits without end for mail",
+    "leaves_mail_unread": "ends that has not waited for its mail",
     "reads_other_blocks_too_early": "has not begun|nobody has written|no barrier between|which has ended",
 }
 

@@ -370,6 +370,16 @@ def test_every_named_input(form):
         )
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8])
+def test_named_inputs_in_parts_of_a_cluster(dtype):
+    """Blocks send each other keys, of which the writer makes patterns again, or looks them up."""
+    for turn, family in enumerate(inputs.names_for(dtype)):
+        flags = f"largest={turn % 2} magnitude={turn // 2 % 2}"
+        numbers = "form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1"
+        line = f"{name_of(dtype)} {family} 2x9000 k=300 seed={turn} {flags} {numbers}"
+        assert check(Case.parse(line)), line
+
+
 @pytest.mark.parametrize("k", [1, 2, 33, 250, 257, 1000, 1999, 2000, 4097])
 @pytest.mark.parametrize("algorithm", ["auto", "air", "grid_select", "delegate", "sort"])
 def test_what_a_plan_takes(algorithm, k):

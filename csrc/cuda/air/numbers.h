@@ -63,7 +63,7 @@ inline constexpr int kAirResidentShortMaxima = 4;
 inline constexpr int kAirResidentShortMostRank = 96;
 // Beyond so great a rank, all maxima are counted, which takes less than sorting them, until no more than this
 // part of k too many reach the bound.
-inline constexpr int kAirResidentSortedRank = 80;
+inline constexpr int kAirResidentSortedRank = 48;
 inline constexpr int kAirResidentSlack = 8;
 // So many threads' list has room for the counts, and they have more maxima to sort than blocks of two warps.
 inline constexpr int kAirResidentCountingThreads = 96;

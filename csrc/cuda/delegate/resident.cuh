@@ -1,6 +1,6 @@
 // Parts of what a bound from delegates lets in, each of which a block of its own puts in order: how it is
-// divided, and how a cluster's blocks send each other their parts. Common to resident_cluster.cu and
-// resident_grid.cu.
+// divided, as resident_cluster.cu and resident_grid.cu have it, and how a cluster's blocks send each other
+// their parts.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include "cuda/delegate/sampled_row.cuh"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster.cuh"
+#include "cuda/device/mailbox.cuh"
 #include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/warp.cuh"
 
@@ -60,82 +61,133 @@ static_assert(kMostBlocks * kMostBlocks <= tuning::kClusterMinThreads, "a thread
 
 // Entries of each part that blocks have listed, and of the block's own part.
 struct PartScratch {
+  static constexpr uint32_t kNotAll = 1u << 31;  // of a count: the block has not sent all that it has
+
+  Mailbox counts, entries;
   uint32_t listed[kMostBlocks];  // by this block
   uint32_t of_blocks[kMostBlocks][kMostBlocks];
   uint32_t before[kMostBlocks];  // of its part, from the blocks before each
   uint32_t count, better;        // of its part, and of better ones
+  uint32_t not_all;              // kNotAll, or zero
   bool fits;
 
-  // By all threads of a block, a barrier before any counts.
+  // By all threads of a block, a barrier before any counts, and that of the cluster before any sends.
   __device__ void reset() {
     if (threadIdx.x < kMostBlocks) listed[threadIdx.x] = 0;
+    if (threadIdx.x == 0) {
+      not_all = 0;
+      counts.open();
+      entries.open();
+    }
   }
 };
 
-// Where parts are sent: to the end of the room, which lists leave to them, some places from each block.
+// Where a block has entries of parts, as rank keys and indices: each warp those that it sends, and behind
+// them, some places from each block, those that come.
+template <class Word>
 struct PartPlaces {
-  uint32_t first, from_block;
+  static constexpr uint32_t kEntryBytes = BlockMemory<Word, Index>::kEntryBytes;
 
-  __device__ PartPlaces(uint32_t room, int blocks)
-      : first(room - room / tuning::kResidentPartShare),
-        from_block(room / tuning::kResidentPartShare / static_cast<uint32_t>(blocks)) {}
+  BlockMemory<Word, Index> memory;
+  uint32_t of_warp, first, from_block;
+
+  // In the memory of a list with room for so many entries.
+  template <class Bits>
+  __device__ PartPlaces(const BlockMemory<Bits, Index>& list, int room, int blocks)
+      : memory(reinterpret_cast<unsigned char*>(list.indices),
+               static_cast<int>(room * BlockMemory<Bits, Index>::kEntryBytes / kEntryBytes) & ~63) {
+    const auto all = static_cast<uint32_t>(reinterpret_cast<Index*>(memory.values) - memory.indices);
+    first = all - all / tuning::kResidentPartShare;
+    of_warp = first / (blockDim.x / 32);
+    from_block = (all - first) / static_cast<uint32_t>(blocks);
+  }
 };
 
-// Step 3 by parts: each is sent to a block of its own, which puts it in order and writes it behind the better
-// ones. False, and nothing is written, where a block has more of a part than places, or its list is not
-// whole. By all threads of all blocks.
-template <class Order, class PartOf, class Output, class Bits = typename Order::Bits>
-__device__ __forceinline__ bool write_in_parts(uint32_t own_listed, const PartPlaces& places, int blocks,
-                                               int number, int k, const Order& order, PartOf&& part_of,
-                                               const BlockMemory<Bits, Index>& memory, PartScratch& scratch,
-                                               BlockScratch<typename KeyWord<Bits>::type, Index>& of_sort,
-                                               const Output& output) {
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int lane = thread % 32, warp = thread / 32;
-  const bool is_whole = own_listed <= places.first;
-  const uint32_t sent_to = places.first + static_cast<uint32_t>(number) * places.from_block;
-  for (uint32_t i = threadIdx.x; is_whole && i < own_listed; i += blockDim.x) {
-    const Bits bits = memory.values[i];
-    const int part = part_of(bits);
+// Sends what reaches the bound, `reaching` of the thread's elements, to the block of its part; no more than
+// there are places for. By whole warps.
+template <class Compared, class Share, class PartOf, class Word>
+__device__ __forceinline__ void send_parts(const Share& share, uint32_t reaching, int number,
+                                           const PartPlaces<Word>& places, PartOf&& part_of,
+                                           PartScratch& scratch) {
+  const uint32_t lane = threadIdx.x % 32, own = __popc(reaching);
+  const uint32_t so_far = static_cast<uint32_t>(sum_so_far(static_cast<int>(own)));
+  const uint32_t all = __shfl_sync(~0u, so_far, 31), list = threadIdx.x / 32 * places.of_warp;
+  if (all > places.of_warp) {
+    if (lane == 0) atomicOr(&scratch.not_all, PartScratch::kNotAll);
+    return;
+  }
+  uint32_t at = list + so_far - own;
+#pragma unroll
+  for (int i = 0; i < Share::kElements; ++i) {
+    if ((reaching >> i & 1) == 0) continue;
+    places.memory.values[at] = Compared::rank_key_of(share.number[i]);
+    places.memory.indices[at] = static_cast<Index>(share.index(i));
+    ++at;
+  }
+  __syncwarp();  // the warp's list is whole
+  for (uint32_t i = lane; i < all; i += 32) {
+    const Word key = places.memory.values[list + i];
+    const int part = part_of(key);
     const uint32_t place = atomicAdd(scratch.listed + part, 1u);
     if (place >= places.from_block) continue;
-    Cluster::of_block(memory.values, part)[sent_to + place] = bits;
-    Cluster::of_block(memory.indices, part)[sent_to + place] = memory.indices[i];
+    const uint32_t to = places.first + static_cast<uint32_t>(number) * places.from_block + place;
+    scratch.entries.send(places.memory.values + to, key, part);
+    scratch.entries.send(places.memory.indices + to, places.memory.indices[list + i], part);
   }
+}
+
+// Steps 2 and 3 by parts: each is sent to a block of its own, which puts it in order and writes it behind the
+// better ones. False, and nothing is written, where a block or a warp has more of them than places. By all
+// threads of all blocks.
+template <class Compared, class Share, class PartOf, class Row, class Output,
+          class Word = typename KeyWord<typename Compared::Bits>::type>
+__device__ __forceinline__ bool write_in_parts(const Share& share, uint32_t reaching, const Row& row,
+                                               const Compared& numbers, const PartPlaces<Word>& places,
+                                               int blocks, int number, PartOf&& part_of, PartScratch& scratch,
+                                               BlockScratch<Word, Index>& of_sort, const Output& output) {
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int lane = thread % 32, warp = thread / 32;
+  send_parts<Compared>(share, reaching, number, places, part_of, scratch);
   __syncthreads();  // all are counted
   if (thread < blocks * blocks) {
     const int part = thread % blocks;
-    Cluster::of_block(&scratch, thread / blocks)->of_blocks[number][part] =
-        is_whole ? scratch.listed[part] : places.from_block + 1;
+    scratch.counts.send(&scratch.of_blocks[number][part], scratch.listed[part] | scratch.not_all,
+                        thread / blocks);
   }
-  Cluster::arrive();
-  Cluster::wait();  // the parts are where they belong, and all counts
   if (warp == 0) {
-    uint32_t of_part = 0, most = 0;
+    if (lane == 0) scratch.counts.expect(static_cast<uint32_t>(blocks * blocks * sizeof(uint32_t)));
+    scratch.counts.wait();
+    uint32_t of_part = 0;
+    bool fits = true;
     for (int block = 0; lane < blocks && block < blocks; ++block) {
       const uint32_t listed = scratch.of_blocks[block][lane];
       of_part += listed;
-      most = max(most, listed);
+      fits &= listed <= places.from_block;
     }
     const uint32_t better = __reduce_add_sync(~0u, lane < number ? of_part : 0);
-    most = __reduce_max_sync(~0u, most);
-    const int from_block = lane < blocks ? static_cast<int>(scratch.of_blocks[lane][number]) : 0;
-    const int so_far = sum_so_far(from_block);
-    if (lane < blocks) scratch.before[lane] = static_cast<uint32_t>(so_far - from_block);
+    fits = __all_sync(~0u, fits);
+    const uint32_t listed = lane < blocks ? scratch.of_blocks[lane][number] & ~PartScratch::kNotAll : 0;
+    const uint32_t sent = min(listed, places.from_block);
+    const uint32_t so_far = static_cast<uint32_t>(sum_so_far(static_cast<int>(sent)));
+    if (lane < blocks) scratch.before[lane] = so_far - sent;
     if (lane == 31) {
-      scratch.count = static_cast<uint32_t>(so_far);
+      scratch.count = so_far;
       scratch.better = better;
-      scratch.fits = most <= places.from_block;
+      scratch.fits = fits;
+      scratch.entries.expect(so_far * PartPlaces<Word>::kEntryBytes);
     }
   }
   __syncthreads();  // the sums are there
+  // What was sent is waited for also where not all was: its places are used for others.
+  scratch.entries.wait();
   if (!scratch.fits) return false;
   const int own = static_cast<int>(scratch.count), better = static_cast<int>(scratch.better);
-  if (better >= k) return true;
-  // To the room's beginning, side by side.
+  if (better >= row.k) return true;
+  // To the list's beginning, side by side.
+  const BlockMemory<Word, Index>& memory = places.memory;
   for (int block = warp; block < blocks; block += threads / 32) {
     const uint32_t from = places.first + static_cast<uint32_t>(block) * places.from_block;
-    for (uint32_t i = lane; i < scratch.of_blocks[block][number]; i += 32) {
+    for (uint32_t i = static_cast<uint32_t>(lane); i < scratch.of_blocks[block][number]; i += 32) {
       memory.values[scratch.before[block] + i] = memory.values[from + i];
       memory.indices[scratch.before[block] + i] = memory.indices[from + i];
     }
@@ -143,12 +195,16 @@ __device__ __forceinline__ bool write_in_parts(uint32_t own_listed, const PartPl
   prepare_sort(own, memory, of_sort);
   __syncthreads();  // the part is there, and the sort's memory is clear
   sort_prepared<tuning::kResidentClusterItems>(
-      own, min(own, k - better), order, memory, of_sort,
-      [&](int i, Bits& bits, Index& index) {
-        bits = memory.values[i];
+      own, min(own, row.k - better), KeysAsTheyAre<Word>{}, memory, of_sort,
+      [&](int i, Word& key, Index& index) {
+        key = memory.values[i];
         index = memory.indices[i];
       },
-      [&](int rank, Bits bits, Index index) { output.write(better + rank, bits, index); });
+      [&](int rank, Word key, Index index) {
+        typename Compared::Bits bits;
+        if (!numbers.bits_of_all(Compared::number_of(key), bits)) bits = row.begin[index];
+        output.write(better + rank, bits, index);
+      });
   return true;
 }
 

@@ -45,8 +45,11 @@ struct Params {
 template <class Word>
 struct BoundScratch {
   KeySpan<Word> of_warps[tuning::kClusterMaxThreads / 32];
-  Word of_block, of_row;
-  PartBins<Word> parts_of_block, parts;
+  PartBins<Word> parts_of_block;
+  // What blocks have sent: their bounds, and the first of them its parts.
+  Mailbox mail;
+  Word of_blocks[kMostBlocks];
+  PartBins<Word> parts;
 };
 
 // Elements above a bound, and equals of it.
@@ -67,37 +70,35 @@ struct EqualsScratch {
 };
 
 // The least of the bounds that the cluster's blocks find among their threads' delegates, and the first
-// block's parts, the same in all of them. And all counts of lists are zero.
-template <class Word, class Bits>
-__device__ __forceinline__ Word bound_of_cluster(Word delegate, int rank, int blocks, uint32_t* counters,
-                                                 BoundScratch<Word>& scratch, PartScratch& parts,
-                                                 EqualsScratch& equals, Shared<Bits>& shared) {
+// block's parts, the same in all of them. By all threads, the barrier of the cluster behind mailboxes'
+// opening before.
+template <class Word>
+__device__ __forceinline__ Word bound_of_cluster(Word delegate, int rank, int blocks, int number,
+                                                 uint32_t* counters, BoundScratch<Word>& scratch) {
   const BlockBound<Word> own =
       bound_of_block<Word>([&](auto&& visit) { visit(delegate); }, rank, slack_of_rank(rank),
                            scratch.parts_of_block.divide(blocks, rank), counters, scratch.of_warps);
-  equals.reset();
-  const int thread = static_cast<int>(threadIdx.x);
-  parts.reset();
-  if (thread == 0) {
-    scratch.of_block = own.key;
-    shared.listed = 0;
-  }
-  Cluster::arrive();
-  Cluster::wait();  // all blocks have a bound
-  // One warp asks the others, as each question is a trip through the GPU.
-  if (thread < 32) {
-    const PartBins<Word>& of_first = *Cluster::of_block(&scratch.parts_of_block, 0);
-    const uint32_t of_four = reinterpret_cast<const uint32_t*>(of_first.part)[thread];
-    const Word least = warp_min(*Cluster::of_block(&scratch.of_block, min(thread, blocks - 1)));
-    reinterpret_cast<uint32_t*>(scratch.parts.part)[thread] = of_four;
-    if (thread == 0) {
-      scratch.of_row = least;
-      scratch.parts.low = of_first.low;
-      scratch.parts.shift = of_first.shift;
+  const int lane = static_cast<int>(threadIdx.x);
+  if (lane < 32) {
+    if (lane < blocks) scratch.mail.send(&scratch.of_blocks[number], own.key, lane);
+    uint32_t* const parts = reinterpret_cast<uint32_t*>(scratch.parts.part);
+    static_assert(sizeof(scratch.parts.part) == 32 * sizeof(uint32_t), "a word a lane");
+    if (number == 0) {
+      __syncwarp();  // the warp's lanes have divided
+      const uint32_t of_four = reinterpret_cast<const uint32_t*>(scratch.parts_of_block.part)[lane];
+      for (int block = 0; block < blocks; ++block) scratch.mail.send(parts + lane, of_four, block);
+      if (lane < blocks) {
+        scratch.mail.send(&scratch.parts.low, scratch.parts_of_block.low, lane);
+        scratch.mail.send(&scratch.parts.shift, scratch.parts_of_block.shift, lane);
+      }
+    }
+    if (lane == 0) {
+      scratch.mail.expect(static_cast<uint32_t>(blocks) * static_cast<uint32_t>(sizeof(Word)) +
+                          static_cast<uint32_t>(sizeof(scratch.parts.part) + sizeof(Word) + sizeof(int)));
     }
   }
-  __syncthreads();  // the bound is there
-  return scratch.of_row;
+  scratch.mail.wait();
+  return warp_min(scratch.of_blocks[min(static_cast<int>(threadIdx.x % 32), blocks - 1)]);
 }
 
 static_assert(sizeof(Shared<uint64_t>) + sizeof(BoundScratch<uint64_t>) + sizeof(EqualsScratch) +
@@ -189,6 +190,13 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                         static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
 
   const auto output = params.output.row(row_number, row.k);
+  if (thread == 0) {
+    of_bound.mail.open();
+    shared.listed = 0;
+  }
+  parts.reset();
+  equals.reset();
+  Cluster::begin();
   Listed listed{};
   uint32_t own_listed = 0;
   int wanted = row.k;  // of the list
@@ -201,28 +209,26 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const Share own(row.begin, static_cast<int>(row.cols), place, blocks * threads, numbers,
                     Share::shift_of(row.begin));
     const Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
-    const Word least =
-        bound_of_cluster(delegate, params.rank, blocks, memory.counters, of_bound, parts, equals, shared);
+    Cluster::wait();  // all blocks have begun
+    const Word least = bound_of_cluster(delegate, params.rank, blocks, number, memory.counters, of_bound);
     const Number bound = Compared::number_of(least);
     if (numbers.is_bound(bound)) {
-      list_elements(choose<kElements>([&](int i) { return Compared::reaches(own.number[i], bound); }),
-                    static_cast<uint32_t>(room), memory.indices, shared.listed,
+      const uint32_t reaching =
+          choose<kElements>([&](int i) { return Compared::reaches(own.number[i], bound); });
+      if (params.in_parts) {
+        const PartPlaces<Word> places(memory, params.room, blocks);
+        if (write_in_parts<Compared>(
+                own, reaching, row, numbers, places, blocks, number,
+                [&](Word key) { return of_bound.parts.part_of(key); }, parts, shared.sort, output)) {
+          return;
+        }
+      }
+      list_elements(reaching, static_cast<uint32_t>(room), memory.indices, shared.listed,
                     [&](int i) { return own.index(i); });
       __syncthreads();  // all are listed that there is room for
       own_listed = shared.listed;
       for (uint32_t i = threadIdx.x; own_listed <= room && i < own_listed; i += blockDim.x) {
         memory.values[i] = row.begin[memory.indices[i]];
-      }
-      if (params.in_parts) {
-        const PartPlaces places(static_cast<uint32_t>(room), blocks);
-        if (write_in_parts<Order>(
-                own_listed, places, blocks, number, row.k, order,
-                [&](Bits bits) { return of_bound.parts.part_of(numbers.rank_key(bits)); }, memory, parts,
-                shared.sort, output)) {
-          return;
-        }
-        // What others sent is where this list ends.
-        if (thread == 0 && own_listed > places.first) shared.listed = static_cast<uint32_t>(room) + 1;
       }
       listed = count_lists(shared, blocks, number);
       if (listed.all > room && write_equals<Order, kElements>(row, part, params.part_cols, blocks, number,
@@ -230,7 +236,11 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                                                               memory, equals, output, listed, own_listed)) {
         wanted = static_cast<int>(min(k, listed.all));
       }
+    } else {
+      __syncthreads();  // nobody looks at the bound's counts any more
     }
+  } else {
+    Cluster::wait();  // all blocks have begun
   }
   if (listed.all < static_cast<uint64_t>(wanted) || listed.all > room) {
     const Extended<Bits> bound = bound_of_row(row, part, ClusterSums{blocks}, order, AllCandidates{},

@@ -47,6 +47,14 @@ struct BlockMemory {
   __device__ Entries entries() const { return {values, indices, sizeof(Index) == 8}; }
 };
 
+// The order of entries whose values are keys.
+template <class Word>
+struct KeysAsTheyAre {
+  using Bits = Word;
+  static constexpr bool kFloating = false;
+  __device__ Word operator()(Word key) const { return key; }
+};
+
 // bins_for, without a loop.
 __device__ inline int bins_of(int entries) {
   return max(kLeastBins, 1 << bits_of(static_cast<uint32_t>(max(entries, 1) - 1)));

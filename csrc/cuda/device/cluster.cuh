@@ -14,6 +14,8 @@ struct Cluster {
   // memory, nor touch theirs before all have begun.
   __device__ static void arrive() { __cluster_barrier_arrive(); }
   __device__ static void wait() { __cluster_barrier_wait(); }
+  // Tells the others no more than that this block has begun, and has opened its mailboxes.
+  __device__ static void begin() { __cluster_barrier_arrive_relaxed(); }
 
   // Where the block of that rank has what is at `mine` in this block's shared memory.
   template <class T>
@@ -27,6 +29,7 @@ struct Cluster {
   __device__ static int rank() { return 0; }
   __device__ static void arrive() { __syncthreads(); }
   __device__ static void wait() {}
+  __device__ static void begin() { __syncthreads(); }
   template <class T>
   __device__ static T* of_block(T* mine, int) {
     return mine;

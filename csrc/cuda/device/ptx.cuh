@@ -69,6 +69,59 @@ __device__ __forceinline__ void wait_for_copies() {
 #endif
 }
 
+// What mailbox.cuh is made of: an mbarrier whose one arrival is the block's that says how many bytes are to
+// come.
+using MailboxState = uint64_t;
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+__device__ __forceinline__ uint32_t shared_address(const void* at) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(at));
+}
+__device__ __forceinline__ void open_mailbox(MailboxState* state) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;" ::"r"(
+                   shared_address(state))
+               : "memory");
+}
+__device__ __forceinline__ void expect_mail(MailboxState* state, uint32_t bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.relaxed.cluster.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(state)),
+      "r"(bytes)
+      : "memory");
+}
+// `to` and `state` are in a block of the cluster, mapped.
+template <class Word>
+__device__ __forceinline__ void send_mail(Word* to, Word word, MailboxState* state) {
+  static_assert(sizeof(Word) == 4 || sizeof(Word) == 8);
+  if constexpr (sizeof(Word) == 4) {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [%0], %1, [%2];" ::"r"(shared_address(to)),
+        "r"(word), "r"(shared_address(state))
+        : "memory");
+  } else {
+    asm volatile(
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.u64 [%0], %1, [%2];" ::"r"(shared_address(to)),
+        "l"(word), "r"(shared_address(state))
+        : "memory");
+  }
+}
+__device__ __forceinline__ void wait_for_mail(MailboxState* state) {
+  asm volatile(
+      "{ .reg .pred there;\n\t"
+      "again: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 there, [%0], 0;\n\t"
+      "@!there bra again; }" ::"r"(shared_address(state))
+      : "memory");
+}
+#else
+// A cluster of one block, which waits for nobody.
+__device__ __forceinline__ void open_mailbox(MailboxState*) {}
+__device__ __forceinline__ void expect_mail(MailboxState*, uint32_t) {}
+template <class Word>
+__device__ __forceinline__ void send_mail(Word* to, Word word, MailboxState*) {
+  *to = word;
+}
+__device__ __forceinline__ void wait_for_mail(MailboxState*) { __syncthreads(); }
+#endif
+
 // The same number, which the compiler takes for another one: what is computed of it is computed anew at each
 // use, not kept in registers from one to the next.
 __device__ inline uint32_t anew(uint32_t x) {

@@ -72,12 +72,6 @@ __global__ void __launch_bounds__(32 * tuning::kRerankFinishMaxWarps)
   }
 }
 
-// Keys are in order as they are.
-struct KeysAsTheyAre {
-  using Bits = uint32_t;
-  static constexpr bool kFloating = false;
-  __device__ uint32_t operator()(uint32_t key) const { return key; }
-};
 using Memory = BlockMemory<uint32_t, uint32_t>;
 static_assert(sizeof(ListSelectionScratch<uint32_t>) + sizeof(BlockScratch<uint32_t, uint32_t>) + 64 <=
               tuning::kRerankFinishStaticBytes);
@@ -149,7 +143,7 @@ __global__ void __launch_bounds__(32 * tuning::kRerankFinishMaxWarps)
     }
     __syncthreads();  // the list is whole
     sort_in_block<tuning::kRerankFinishItems>(
-        static_cast<int>(listed), wanted, KeysAsTheyAre{}, memory, scratch,
+        static_cast<int>(listed), wanted, KeysAsTheyAre<uint32_t>{}, memory, scratch,
         [&](int i, uint32_t& key, uint32_t& position) {
           key = memory.values[i];
           position = memory.indices[i];

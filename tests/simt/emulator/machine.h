@@ -4,6 +4,7 @@
 //   schedule.cpp   who runs; barriers, warp collectives, clusters, launches ahead of time
 //   memory.cpp     what may be read and written
 //   shared.cpp     shared memory, and races in it
+//   mail.cpp       words that blocks of a cluster send each other
 //   views.cpp      what a block sees of global memory, and when
 //   runtime.cpp    the CUDA runtime's functions
 //   undefined.cpp  what -fsanitize=undefined calls
@@ -18,6 +19,7 @@
 #include <vector>
 
 #include "cuda_runtime_api.h"
+#include "shared.h"
 #include "views.h"
 
 namespace simt {
@@ -74,6 +76,22 @@ struct NamedBarrier {
 
 struct BlockMemory;  // shared.cpp's
 
+// mail.cpp's
+struct Letter {
+  Place to;
+  uint64_t word;
+  uint32_t bytes;
+  int sent_in_phase;  // of the cluster's barrier
+};
+struct Mailbox {
+  bool is_static;
+  size_t at;
+  int opened_in_phase;
+  int64_t expected, sent;  // bytes; -1: not told yet
+  bool was_read;
+  std::vector<Letter> letters;  // on their way
+};
+
 struct Block {
   Launch* launch;
   unsigned index;
@@ -90,6 +108,7 @@ struct Block {
   unsigned rank;  // in the cluster
   NamedBarrier named[16];
   BlockMemory* memory;
+  std::vector<Mailbox> mailboxes;
   std::unique_ptr<View> view;
   unsigned char* stacks;
 };
@@ -144,6 +163,10 @@ void may_give_way();
 void wait_for(const char* what, const std::function<bool()>& done);
 void made_progress();
 std::string where(const Thread& thread);
+
+// ---- mail.cpp ----
+// Whether the block, which ends, has mail that it has not waited for: a message, or null.
+const char* unread_mail(const Block& block);
 
 // ---- memory.cpp ----
 // kInOut: written already, and to be written again.

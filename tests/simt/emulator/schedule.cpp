@@ -216,10 +216,11 @@ void run_slice(Block& block) {
     }
   }
   if (block.running == 0) {
-    const char* const too_much = too_much_shared(*block.launch, static_bytes_of(block));
-    if (too_much != nullptr) {
+    const char* wrong = too_much_shared(*block.launch, static_bytes_of(block));
+    if (wrong == nullptr) wrong = unread_mail(block);
+    if (wrong != nullptr) {
       machine.failed = true;
-      machine.message = too_much;
+      machine.message = wrong;
     }
     end_view(block);
   } else {

@@ -260,6 +260,42 @@ bool access_shared(uintptr_t address, size_t bytes, Kind kind) {
   return false;
 }
 
+Place place_of(const void* address) {
+  const auto in = [&](const unsigned char* begin) {
+    return reinterpret_cast<uintptr_t>(address) - reinterpret_cast<uintptr_t>(begin);
+  };
+  Block& own = *current->block;
+  for (Block* block : own.cluster->blocks) {
+    if (block == nullptr) continue;
+    const BlockMemory& memory = *block->memory;
+    const size_t in_static = in(block == &own ? segment : memory.saved), in_dynamic = in(memory.dynamic);
+    if (in_static < segment_bytes) return {block, true, in_static};
+    if (in_dynamic < memory.dynamic_bytes) return {block, false, in_dynamic};
+  }
+  return {nullptr, false, 0};
+}
+
+void put(const Place& place, const void* word, size_t bytes, int sent_in_phase) {
+  BlockMemory& memory = *place.block->memory;
+  const size_t room = place.is_static ? segment_bytes : memory.dynamic_bytes;
+  if (place.at % bytes != 0 || place.at + bytes > room) fail("mail of %zu bytes to %zu", bytes, place.at);
+  Shadow& shadow = place.is_static ? memory.of_static : memory.of_dynamic;
+  for (size_t i = place.at / 4; i < (place.at + bytes) / 4; ++i) {
+    for (const Touch& touch : {shadow.words[i].write, shadow.words[i].read[0], shadow.words[i].read[1]}) {
+      if (touch.bytes == 0 || touch.phase < sent_in_phase) continue;
+      fail(
+          "mail comes to %s shared memory at %zu, which thread %u of the block, or rank %u of its cluster, "
+          "has touched",
+          place.is_static ? "static" : "dynamic", place.at, touch.thread % 1024u, touch.thread / 1024u);
+    }
+    shadow.words[i] = {};
+  }
+  std::memset(shadow.written.data() + place.at, 1, bytes);
+  if (place.is_static) memory.touch(place.at, bytes);
+  unsigned char* const statics = place.block == entered ? segment : memory.saved;
+  std::memcpy((place.is_static ? statics : memory.dynamic) + place.at, word, bytes);
+}
+
 ptrdiff_t from_dynamic(uintptr_t address, size_t& bytes) {
   bytes = current->block->memory->dynamic_bytes;
   return static_cast<ptrdiff_t>(address - reinterpret_cast<uintptr_t>(current->block->memory->dynamic));

@@ -28,6 +28,17 @@ void leave_shared(Block& block);
 // Whether the address is of the block's shared memory, or of that of another block of its cluster; the access
 // is then checked.
 bool access_shared(uintptr_t address, size_t bytes, Kind kind);
+// Where in whose shared memory an address lies: the block's own, or another's of its cluster. No block:
+// nowhere.
+struct Place {
+  Block* block;
+  bool is_static;
+  size_t at;
+};
+Place place_of(const void* address);
+// Puts a word there that has come from elsewhere, at any time since the barrier of the cluster behind which
+// it was sent: what threads have done there since is found.
+void put(const Place& place, const void* word, size_t bytes, int sent_in_phase);
 // Distance from the block's dynamic shared memory, and its size, for messages.
 ptrdiff_t from_dynamic(uintptr_t address, size_t& bytes);
 

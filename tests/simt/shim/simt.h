@@ -122,6 +122,12 @@ void end_copies();
 // The next copy of all groups but the last so many. False: there is none left.
 bool next_copy(unsigned groups, Copy& copy);
 
+// Words that blocks of a cluster send each other, by the address of the mailbox.
+void open_mailbox(const void* state);
+void expect_mail(const void* state, uint32_t bytes);
+void send_mail(void* to, uint64_t word, uint32_t bytes, const void* state);
+void wait_for_mail(const void* state);
+
 unsigned cluster_blocks();
 unsigned cluster_rank();
 void cluster_arrive();
@@ -219,6 +225,7 @@ inline void cudaGridDependencySynchronize() { simt::wait_for_kernel_before(); }
 inline unsigned __clusterSizeInBlocks() { return simt::cluster_blocks(); }
 inline unsigned __clusterRelativeBlockRank() { return simt::cluster_rank(); }
 inline void __cluster_barrier_arrive() { simt::cluster_arrive(); }
+inline void __cluster_barrier_arrive_relaxed() { simt::cluster_arrive(); }
 inline void __cluster_barrier_wait() { simt::cluster_wait(); }
 inline void* __cluster_map_shared_rank(const void* address, unsigned rank) {
   return simt::map_shared(address, rank);

@@ -46,6 +46,16 @@ inline void wait_for_copies() {
   while (::simt::next_copy(kGroups, copy)) make_copy(copy);
 }
 
+using MailboxState = uint64_t;
+inline void open_mailbox(MailboxState* state) { ::simt::open_mailbox(state); }
+inline void expect_mail(MailboxState* state, uint32_t bytes) { ::simt::expect_mail(state, bytes); }
+template <class Word>
+inline void send_mail(Word* to, Word word, MailboxState* state) {
+  static_assert(sizeof(Word) == 4 || sizeof(Word) == 8);
+  ::simt::send_mail(to, ::simt::bits_as<uint64_t>(word), sizeof(Word), state);
+}
+inline void wait_for_mail(MailboxState* state) { ::simt::wait_for_mail(state); }
+
 inline uint32_t anew(uint32_t x) { return x; }
 inline uint64_t anew(uint64_t x) { return x; }
 
