@@ -55,8 +55,6 @@ struct PartBins {
   }
 };
 
-constexpr int kMostBlocks = tuning::kClusterMostBlocks;
-
 static_assert(kMostBlocks * kMostBlocks <= tuning::kClusterMinThreads, "a thread for each count");
 
 // Entries of each part that blocks have listed, and of the block's own part.

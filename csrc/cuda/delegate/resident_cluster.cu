@@ -162,7 +162,7 @@ __device__ __noinline__ bool write_equals(Row<Bits> row, Part<Bits> part, int64_
   for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
     memory.values[i] = row.begin[memory.indices[i]];
   }
-  listed = {all.above, before.above};
+  listed = {all.above, before.above, /*by_mail=*/false};
   return true;
 }
 
@@ -194,6 +194,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     of_bound.mail.open();
     shared.listed = 0;
   }
+  shared.mail.open();
   parts.reset();
   equals.reset();
   Cluster::begin();
@@ -230,7 +231,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       for (uint32_t i = threadIdx.x; own_listed <= room && i < own_listed; i += blockDim.x) {
         memory.values[i] = row.begin[memory.indices[i]];
       }
-      listed = count_lists(shared, blocks, number);
+      listed = count_lists(shared, blocks, number, /*by_mail=*/kMailsLists<Bits> && !params.in_parts);
       if (listed.all > room && write_equals<Order, kElements>(row, part, params.part_cols, blocks, number,
                                                               order, bound, static_cast<uint32_t>(room),
                                                               memory, equals, output, listed, own_listed)) {
@@ -246,10 +247,10 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const Extended<Bits> bound = bound_of_row(row, part, ClusterSums{blocks}, order, AllCandidates{},
                                               row.cols, params.room, memory.counters, shared);
     listed = list_row(part, bound, blocks, number, order, AllCandidates{}, static_cast<uint32_t>(params.room),
-                      memory, shared);
+                      memory, shared, /*by_mail=*/false);
     own_listed = shared.listed;
   }
-  if (!bring_together(listed, own_listed, blocks, number, memory, shared.sort)) return;
+  if (!bring_together(listed, own_listed, blocks, number, memory, shared)) return;
   sort_prepared<tuning::kResidentClusterItems>(
       static_cast<int>(listed.all), wanted, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
