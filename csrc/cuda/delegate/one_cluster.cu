@@ -88,10 +88,6 @@ __global__ void __launch_bounds__(most_threads(kAhead))
                         static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
   const auto output = params.rows.writer(row_number, params.output.row(row_number, params.places));
   const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
-  if (blocks > 1) {
-    shared.mail.open();
-    Cluster::begin();
-  }
 
   // By position where all candidates win, and any order will do.
   bool by_position = false;
@@ -111,17 +107,15 @@ __global__ void __launch_bounds__(most_threads(kAhead))
         sample.vectors > 0 && find_bound_of_sample(row, sample, part, order, candidates,
                                                    params.prefetched_tiles, memory.counters, shared, bound);
   }
-  if (blocks > 1) Cluster::wait();  // all blocks have begun
   if (Rows::kWindows && !has_bound && count > static_cast<int64_t>(room)) {
     bound = bound_of_row(row, part, ClusterSums{blocks}, order, candidates, count, params.room,
                          memory.counters, shared);
   }
   constexpr Reading kReading = kAhead ? Reading::kOnceAhead : Reading::kOnce;
   Listed listed{};
-  for (bool is_first = true;; is_first = false) {
-    listed =
-        list_row<kReading>(part, bound, blocks, number, order, candidates, static_cast<uint32_t>(params.room),
-                           memory, shared, /*by_mail=*/kMailsLists<Bits> && is_first);
+  for (;;) {
+    listed = list_row<kReading>(part, bound, blocks, number, order, candidates,
+                                static_cast<uint32_t>(params.room), memory, shared);
     if (listed.all >= k && listed.all <= room) break;
     bound = bound_of_row(row, part, ClusterSums{blocks}, order, candidates, count, params.room,
                          memory.counters, shared);

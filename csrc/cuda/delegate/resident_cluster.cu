@@ -247,7 +247,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const Extended<Bits> bound = bound_of_row(row, part, ClusterSums{blocks}, order, AllCandidates{},
                                               row.cols, params.room, memory.counters, shared);
     listed = list_row(part, bound, blocks, number, order, AllCandidates{}, static_cast<uint32_t>(params.room),
-                      memory, shared, /*by_mail=*/false);
+                      memory, shared);
     own_listed = shared.listed;
   }
   if (!bring_together(listed, own_listed, blocks, number, memory, shared)) return;

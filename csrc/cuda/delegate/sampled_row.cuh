@@ -443,12 +443,12 @@ template <Reading kReading = Reading::kOnce, class Order, class OfRow, class Bit
 __device__ __forceinline__ Listed list_row(const Part<Bits>& part, const Extended<Bits>& bound, int blocks,
                                            int number, const Order& order, const OfRow& candidates,
                                            uint32_t room, const BlockMemory<Bits, Index>& memory,
-                                           Shared<Bits>& shared, bool by_mail) {
+                                           Shared<Bits>& shared) {
   __syncthreads();  // nothing of the list's memory is in use
   if (threadIdx.x == 0) shared.listed = 0;
   __syncthreads();  // the count is zero
   list_part<kReading>(part, bound, order, candidates, room, memory, shared.listed);
-  return count_lists(shared, blocks, number, by_mail);
+  return count_lists(shared, blocks, number, /*by_mail=*/false);
 }
 
 // Brings the lists together in the first block, whose own entries are where they belong, and prepares it to

@@ -1,6 +1,6 @@
 // Mail between the blocks of a cluster: words that one writes to another's shared memory while it goes on.
-// Who waits for the mailbox sees all that it was told to expect. A barrier of the cluster is for more: it
-// holds a block up until all it has ever written has arrived anywhere, which takes some three times as long.
+// Who waits for the mailbox sees all that it was told to expect, and nothing more. A barrier of the cluster
+// holds a block up until all that it has written, to memory too, has arrived.
 #pragma once
 
 #include <cstdint>
