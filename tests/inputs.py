@@ -417,6 +417,20 @@ def make(
     return out.view(dtype).view(rows, cols)
 
 
+def great_ones_in_the_first_block(
+    rows: int, cols: int, blocks: int, threads: int, dtype: torch.dtype, device: torch.device | str = "cpu"
+) -> torch.Tensor:
+    """Of rows whose vectors go to a cluster's blocks by fours, as delegate.resident_cluster has it: each thread
+    of the first block has one element that exceeds all of the other blocks'."""
+    per = 16 // dtype.itemsize
+    col = torch.arange(cols)
+    of_first = col // (4 * per) % blocks == 0
+    numbers = torch.rand(rows, cols, generator=torch.Generator().manual_seed(cols)) * 100
+    numbers[:, of_first] *= 0.5
+    numbers[:, of_first & (col < blocks * threads * per) & (col % per == 0)] += 1000
+    return numbers.to(dtype).to(device)
+
+
 def make_bits(name: str, rows: int, cols: int, dtype: torch.dtype, seed: int = 0) -> np.ndarray:
     """The same as unsigned integers in NumPy."""
     signed = make(name, rows, cols, dtype, seed=seed).view(_INT_OF_WIDTH[dtype.itemsize]).numpy()

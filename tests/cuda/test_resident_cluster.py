@@ -51,3 +51,13 @@ def test_more_rows_than_clusters_at_once(device):
 
 def test_ties_at_the_bound_across_blocks_go_to_the_lowest_indices(device):
     check_ties_at_the_bound(FORM, 131_072, device)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int64], ids=oracle.name_of)
+def test_a_row_whose_bound_is_below_all_that_its_first_block_has(device, dtype):
+    """Whatever size of clusters the plan has."""
+    served = 0
+    for rows, cols, blocks in itertools.product((1, 17, 40), (2**14, 2**16), (2, 4, 8, 16)):
+        tensor = inputs.great_ones_in_the_first_block(rows, cols, blocks, 512, dtype, device)
+        served += sum(check(FORM, tensor, k) for k in (64, 200, 512))
+    assert served > 40

@@ -247,7 +247,7 @@ cuda::delegate::ResidentCluster config_of(const Problem& problem, const cuda::De
   config.blocks = static_cast<int>(take("cluster", std::max(1, config.blocks)));
   config.rank = static_cast<int>(take("rank", (problem.k + config.blocks - 1) / config.blocks));
   config.room = static_cast<int>(take("room", config.threads * tuning::kResidentClusterItems));
-  config.ordered_by = take("parts", 0) != 0 ? config.blocks : 1;
+  config.ordered_by = take("parts", config.ordered_by > 1) != 0 ? config.blocks : 1;
   require(config.threads >= tuning::kClusterMinThreads, "such a block");
   require(config.blocks <= device.cluster_blocks, "a cluster of so many blocks");
   require(config.rank <= config.threads, "a bound of that rank");

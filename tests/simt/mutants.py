@@ -180,6 +180,9 @@ RESIDENT_CLUSTER = (
     "float32 few_distinct 1x20000 k=300 form=delegate.resident_cluster forced=1 cluster=8 threads=256 "
     "parts=1",
 )
+CLUSTER_WITHOUT_ROOM = (
+    "float32 normal 1x9000 k=300 form=delegate.resident_cluster forced=1 cluster=4 threads=256 rank=1 parts=1",
+)
 CLUSTER_BITS = (
     "float32 normal 2x9000 k=300 magnitude=1 form=delegate.resident_cluster forced=1 cluster=4 threads=256 "
     "parts=1",
@@ -537,6 +540,9 @@ MUTANTS = (
     Mutant("delegate/resident.cuh", "__syncthreads();  // the sums are there", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident.cuh", "fits &= listed <= places.from_block;", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident.cuh", "| scratch.not_all", "", RESIDENT_CLUSTER),
+    Mutant("delegate/resident.cuh", " && reach >= static_cast<uint32_t>(row.k)", "", CLUSTER_WITHOUT_ROOM),
+    Mutant("delegate/resident_cluster.cu", "mail.counts.wait();", "__syncthreads();", RESIDENT_CLUSTER),
+    Mutant("delegate/resident_cluster.cu", "mail.entries.wait();", ";", RESIDENT_CLUSTER),
     Mutant(
         "delegate/resident.cuh", "!numbers.bits_of_all(Compared::number_of(key), bits)", "false", CLUSTER_BITS
     ),

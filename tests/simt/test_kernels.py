@@ -126,6 +126,9 @@ FORMS = {
         ("1x9000", 60, "forced=1 cluster=8 threads=256 rank=1 room=512"),
         ("1x9000", 60, "forced=1 cluster=2 threads=256 room=64"),
         ("1x9000", 60, "forced=1 cluster=8 threads=256 cluster_room=4"),
+        ("1x9000", 300, "forced=1 cluster=8 threads=256 cluster_room=4 parts=1"),
+        ("1x4000", 200, "forced=1 cluster=8 threads=256 cluster_room=2 parts=1"),
+        ("1x9000", 300, "forced=1 cluster=4 threads=256 rank=1 parts=1"),
         ("2x9000", 700, "forced=1 cluster=4 threads=256 parts=1"),
         ("1x20000", 300, "forced=1 cluster=8 threads=256 parts=1 room=1024"),
     ],
@@ -378,6 +381,19 @@ def test_named_inputs_in_parts_of_a_cluster(dtype):
         numbers = "form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1"
         line = f"{name_of(dtype)} {family} 2x9000 k=300 seed={turn} {flags} {numbers}"
         assert check(Case.parse(line)), line
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64])
+@pytest.mark.parametrize("blocks", [2, 4, 8])
+def test_a_row_whose_bound_is_below_all_that_its_first_block_has(dtype, blocks):
+    """The first block's delegates divide what is listed into parts; the least of them is above the bound."""
+    tensor = inputs.great_ones_in_the_first_block(2, 2048 * blocks, blocks, 256, dtype)
+    for k in (40, 100, 200):
+        for largest in (True, False):
+            emulated.check(
+                tensor if largest else -tensor, k, seed=k, largest=largest, form="delegate.resident_cluster",
+                forced=1, cluster=blocks, threads=256, parts=1,
+            )  # fmt: skip
 
 
 @pytest.mark.parametrize("k", [1, 2, 33, 250, 257, 1000, 1999, 2000, 4097])

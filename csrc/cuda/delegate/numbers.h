@@ -121,7 +121,7 @@ inline constexpr int kResidentLeastSlack = 2;
 // The list has room for so many entries a thread, few of which go without a place in it.
 inline constexpr int kResidentClusterItems = 8;
 // From so many winners on each block puts a part of them in order: dealing them out takes a few hundred
-// nanoseconds. Of the room so large a share, one in so many, is for a block's part.
+// nanoseconds. Of the room so large a share, one in so many, is for what comes.
 inline constexpr int64_t kResidentPartsMinK = 32;
 inline constexpr int kResidentPartShare = 2;
 // What a plan is chosen by, in microseconds: a wave of clusters, what an SM reads, and an entry of a thread's

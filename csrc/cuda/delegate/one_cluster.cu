@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(most_threads(kAhead))
   }
 
   // Step 3.
-  if (!bring_together(listed, shared.listed, blocks, number, memory, shared)) return;
+  if (!bring_together(listed, shared.listed, blocks, number, memory, shared.sort)) return;
   sort_prepared<kItems>(
       static_cast<int>(listed.all), row.k, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {

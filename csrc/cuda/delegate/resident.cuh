@@ -30,8 +30,9 @@ struct PartBins {
   int shift;
   alignas(4) uint8_t part[kBins];
 
+  // Where blocks have bounds of their own, and the least of them counts, keys may lie below `low`.
   __device__ int part_of(Word key) const {
-    return part[min((key - low) >> shift, static_cast<Word>(kBins - 1))];  // bound <= key, low <= bound
+    return part[min((max(key, low) - low) >> shift, static_cast<Word>(kBins - 1))];
   }
   // bound_within's `divide`, into so many parts; `rank` is the bound's.
   __device__ auto divide(int parts, int rank) {
@@ -54,6 +55,8 @@ struct PartBins {
     };
   }
 };
+
+constexpr int kMostBlocks = tuning::kClusterMostBlocks;
 
 static_assert(kMostBlocks * kMostBlocks <= tuning::kClusterMinThreads, "a thread for each count");
 
@@ -135,8 +138,8 @@ __device__ __forceinline__ void send_parts(const Share& share, uint32_t reaching
 }
 
 // Steps 2 and 3 by parts: each is sent to a block of its own, which puts it in order and writes it behind the
-// better ones. False, and nothing is written, where a block or a warp has more of them than places. By all
-// threads of all blocks.
+// better ones. False, and nothing is written, where a block or a warp has more of them than places, or fewer
+// than k reach the bound. By all threads of all blocks.
 template <class Compared, class Share, class PartOf, class Row, class Output,
           class Word = typename KeyWord<typename Compared::Bits>::type>
 __device__ __forceinline__ bool write_in_parts(const Share& share, uint32_t reaching, const Row& row,
@@ -163,7 +166,8 @@ __device__ __forceinline__ bool write_in_parts(const Share& share, uint32_t reac
       fits &= listed <= places.from_block;
     }
     const uint32_t better = __reduce_add_sync(~0u, lane < number ? of_part : 0);
-    fits = __all_sync(~0u, fits);
+    const uint32_t reach = __reduce_add_sync(~0u, of_part);
+    fits = __all_sync(~0u, fits) && reach >= static_cast<uint32_t>(row.k);
     const uint32_t listed = lane < blocks ? scratch.of_blocks[lane][number] & ~PartScratch::kNotAll : 0;
     const uint32_t sent = min(listed, places.from_block);
     const uint32_t so_far = static_cast<uint32_t>(sum_so_far(static_cast<int>(sent)));

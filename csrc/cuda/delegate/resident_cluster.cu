@@ -15,6 +15,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "core/key_order.h"
@@ -101,8 +102,57 @@ __device__ __forceinline__ Word bound_of_cluster(Word delegate, int rank, int bl
   return warp_min(scratch.of_blocks[min(static_cast<int>(threadIdx.x % 32), blocks - 1)]);
 }
 
+// Where the first block puts all lists in order: how long they are, and, to it, entries.
+struct ListMail {
+  Mailbox counts, entries;
+  uint32_t listed[kMostBlocks];
+
+  // By all threads, before Cluster::begin().
+  __device__ void open() {
+    if (threadIdx.x != 0) return;
+    counts.open();
+    entries.open();
+  }
+};
+
+// Mail takes words of 32 bits and more.
+template <class Bits>
+constexpr bool kMailsLists = sizeof(Bits) >= sizeof(uint32_t);
+
+// count_lists, once, behind a barrier of the block.
+__device__ __forceinline__ Listed count_by_mail(uint32_t own, int blocks, int number, ListMail& mail) {
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
+  if (thread < blocks) mail.counts.send(&mail.listed[number], own, thread);
+  if (thread == 0) mail.counts.expect(static_cast<uint32_t>(blocks * sizeof(uint32_t)));
+  mail.counts.wait();
+  const uint32_t of_block = lane < blocks ? mail.listed[lane] : 0;
+  return {__reduce_add_sync(~0u, of_block), __reduce_add_sync(~0u, lane < number ? of_block : 0)};
+}
+
+// bring_together of lists that were counted so. What is behind the first block's own has not been in use.
+template <class Bits>
+__device__ __forceinline__ bool bring_by_mail(const Listed& listed, uint32_t own, int number,
+                                              const BlockMemory<Bits, Index>& memory, Shared<Bits>& shared,
+                                              ListMail& mail) {
+  if (number > 0) {
+    for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
+      mail.entries.send(memory.values + listed.before + i, memory.values[i], 0);
+      mail.entries.send(memory.indices + listed.before + i, memory.indices[i], 0);
+    }
+    return false;
+  }
+  prepare_sort(static_cast<int>(listed.all), memory, shared.sort);
+  if (threadIdx.x == 0) {
+    const auto others = static_cast<uint32_t>(listed.all) - own;
+    mail.entries.expect(others * static_cast<uint32_t>(BlockMemory<Bits, Index>::kEntryBytes));
+  }
+  __syncthreads();  // all is clear
+  mail.entries.wait();
+  return true;
+}
+
 static_assert(sizeof(Shared<uint64_t>) + sizeof(BoundScratch<uint64_t>) + sizeof(EqualsScratch) +
-                  sizeof(PartScratch) <=
+                  sizeof(PartScratch) + sizeof(ListMail) <=
               tuning::kClusterStaticBytes);
 // Counters that the smallest block has.
 static_assert((tuning::kClusterMinThreads / 32 + 1) * kDigits >= kCountsOfBound<uint64_t>);
@@ -162,7 +212,7 @@ __device__ __noinline__ bool write_equals(Row<Bits> row, Part<Bits> part, int64_
   for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
     memory.values[i] = row.begin[memory.indices[i]];
   }
-  listed = {all.above, before.above, /*by_mail=*/false};
+  listed = {all.above, before.above};
   return true;
 }
 
@@ -178,6 +228,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   __shared__ BoundScratch<Word> of_bound;
   __shared__ PartScratch parts;
   __shared__ EqualsScratch equals;
+  __shared__ ListMail lists;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks));
@@ -194,13 +245,14 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     of_bound.mail.open();
     shared.listed = 0;
   }
-  shared.mail.open();
+  lists.open();
   parts.reset();
   equals.reset();
   Cluster::begin();
   Listed listed{};
   uint32_t own_listed = 0;
-  int wanted = row.k;  // of the list
+  bool by_mail = false;  // lists are brought together so
+  int wanted = row.k;    // of the list
   if (Share::shift_of(row.begin) + row.cols <= int64_t{blocks} * threads * kElements) {
     // Vectors side by side go to a few lanes, and the next ones to the next block's, and so on.
     constexpr int kLanes = tuning::kResidentLanes;
@@ -231,11 +283,17 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       for (uint32_t i = threadIdx.x; own_listed <= room && i < own_listed; i += blockDim.x) {
         memory.values[i] = row.begin[memory.indices[i]];
       }
-      listed = count_lists(shared, blocks, number, /*by_mail=*/kMailsLists<Bits> && !params.in_parts);
+      if constexpr (kMailsLists<Bits>) {
+        // Not where parts did not do: others' places in this block's memory have been in use.
+        by_mail = !params.in_parts;
+      }
+      listed =
+          by_mail ? count_by_mail(own_listed, blocks, number, lists) : count_lists(shared, blocks, number);
       if (listed.all > room && write_equals<Order, kElements>(row, part, params.part_cols, blocks, number,
                                                               order, bound, static_cast<uint32_t>(room),
                                                               memory, equals, output, listed, own_listed)) {
         wanted = static_cast<int>(min(k, listed.all));
+        by_mail = false;
       }
     } else {
       __syncthreads();  // nobody looks at the bound's counts any more
@@ -249,8 +307,15 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     listed = list_row(part, bound, blocks, number, order, AllCandidates{}, static_cast<uint32_t>(params.room),
                       memory, shared);
     own_listed = shared.listed;
+    by_mail = false;
   }
-  if (!bring_together(listed, own_listed, blocks, number, memory, shared)) return;
+  if (by_mail) {
+    if constexpr (kMailsLists<Bits>) {
+      if (!bring_by_mail(listed, own_listed, number, memory, shared, lists)) return;
+    }
+  } else if (!bring_together(listed, own_listed, blocks, number, memory, shared.sort)) {
+    return;
+  }
   sort_prepared<tuning::kResidentClusterItems>(
       static_cast<int>(listed.all), wanted, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {
@@ -284,7 +349,8 @@ ErrorCode launch(const ResidentCluster& config, const Problem& problem, const Bu
 ErrorCode ResidentCluster::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
     using Order = decltype(order);
-    return launch_with_room(*this, [&](const ResidentCluster& fitting) {
+    return launch_with_room(*this, [&](ResidentCluster fitting) {
+      fitting.rank = std::min(rank * (blocks / fitting.blocks), threads);
       if constexpr (Order::kBits < 64) {
         if (fitting.elements == tuning::kResidentMostElements) {
           return launch<Order, tuning::kResidentMostElements>(fitting, problem, buffers, order, stream);

@@ -11,7 +11,6 @@
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster.cuh"
-#include "cuda/device/mailbox.cuh"
 #include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_histogram.cuh"
@@ -141,31 +140,10 @@ __device__ bool is_listed_whole(const Row<Bits>& row, int64_t count, int room) {
 template <class Bits>
 using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
 
-constexpr int kMostBlocks = tuning::kClusterMostBlocks;
-
-// Mail takes words of 32 bits and more.
-template <class Bits>
-constexpr bool kMailsLists = sizeof(Bits) >= sizeof(uint32_t);
-
-// What a cluster's blocks send each other of their lists: how long they are, and, to the first block,
-// entries.
-struct ListMail {
-  Mailbox counts, entries;
-  uint32_t listed[kMostBlocks];
-
-  // By all threads, before Cluster::begin().
-  __device__ void open() {
-    if (threadIdx.x != 0) return;
-    counts.open();
-    entries.open();
-  }
-};
-
 // What all blocks of the row have listed, and, of those before this one, how many.
 struct Listed {
   uint64_t all;
   uint32_t before;
-  bool by_mail;  // how blocks told each other
 };
 
 template <class Bits>
@@ -179,7 +157,6 @@ struct Shared {
   uint32_t listed;   // by this block, or so many would be if there were room
   uint32_t sampled;  // candidates
   Listed lists;      // of all blocks
-  ListMail mail;
 };
 
 static_assert(sizeof(Shared<uint64_t>) <= tuning::kClusterStaticBytes);
@@ -405,32 +382,21 @@ __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> pa
   }
 }
 
-// Of the lists of the row's `blocks` blocks, this one's number `number`. By all threads of all of them. They
-// tell each other by mail, once; or one warp asks the others behind a barrier, as each question is a trip
-// through the GPU.
+// Of the lists of the row's `blocks` blocks, this one's number `number`. By all threads of all of them; one
+// warp asks the others, as each question is a trip through the GPU.
 template <class Bits>
-__device__ __forceinline__ Listed count_lists(Shared<Bits>& shared, int blocks, int number, bool by_mail) {
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
-  const auto add_up = [&](uint32_t of_block) {
-    return Listed{__reduce_add_sync(~0u, of_block), __reduce_add_sync(~0u, lane < number ? of_block : 0),
-                  by_mail};
-  };
+__device__ __forceinline__ Listed count_lists(Shared<Bits>& shared, int blocks, int number) {
   if (blocks == 1) {
     __syncthreads();  // the list is whole
-    return {shared.listed, 0, false};
-  }
-  if (by_mail) {
-    ListMail& mail = shared.mail;
-    __syncthreads();  // the list is whole
-    if (thread < blocks) mail.counts.send(&mail.listed[number], shared.listed, thread);
-    if (thread == 0) mail.counts.expect(static_cast<uint32_t>(blocks * sizeof(uint32_t)));
-    mail.counts.wait();
-    return add_up(lane < blocks ? mail.listed[lane] : 0);
+    return {shared.listed, 0};
   }
   Cluster::arrive();
   Cluster::wait();  // all lists are whole
-  if (thread < 32) {
-    const Listed lists = add_up(lane < blocks ? *Cluster::of_block(&shared.listed, lane) : 0);
+  const int lane = static_cast<int>(threadIdx.x);
+  if (lane < 32) {
+    const uint32_t of_block = lane < blocks ? *Cluster::of_block(&shared.listed, lane) : 0;
+    const Listed lists{__reduce_add_sync(~0u, of_block),
+                       __reduce_add_sync(~0u, lane < number ? of_block : 0)};
     if (lane == 0) shared.lists = lists;
   }
   __syncthreads();  // the counts are there
@@ -448,29 +414,17 @@ __device__ __forceinline__ Listed list_row(const Part<Bits>& part, const Extende
   if (threadIdx.x == 0) shared.listed = 0;
   __syncthreads();  // the count is zero
   list_part<kReading>(part, bound, order, candidates, room, memory, shared.listed);
-  return count_lists(shared, blocks, number, /*by_mail=*/false);
+  return count_lists(shared, blocks, number);
 }
 
 // Brings the lists together in the first block, whose own entries are where they belong, and prepares it to
 // sort them. False in the other blocks, which then are done.
 template <class Bits>
 __device__ __forceinline__ bool bring_together(const Listed& listed, uint32_t own, int blocks, int number,
-                                               const BlockMemory<Bits, Index>& memory, Shared<Bits>& shared) {
-  ListMail& mail = shared.mail;
+                                               const BlockMemory<Bits, Index>& memory,
+                                               BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
   if (number == 0) {
-    prepare_sort(static_cast<int>(listed.all), memory, shared.sort);
-    if (listed.by_mail && threadIdx.x == 0) {
-      const auto others = static_cast<uint32_t>(listed.all) - own;
-      mail.entries.expect(others * static_cast<uint32_t>(BlockMemory<Bits, Index>::kEntryBytes));
-    }
-  } else if (listed.by_mail) {
-    if constexpr (kMailsLists<Bits>) {
-      for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
-        mail.entries.send(memory.values + listed.before + i, memory.values[i], 0);
-        mail.entries.send(memory.indices + listed.before + i, memory.indices[i], 0);
-      }
-    }
-    return false;
+    prepare_sort(static_cast<int>(listed.all), memory, scratch);
   } else {
     Bits* const values = Cluster::of_block(memory.values, 0) + listed.before;
     Index* const indices = Cluster::of_block(memory.indices, 0) + listed.before;
@@ -479,9 +433,8 @@ __device__ __forceinline__ bool bring_together(const Listed& listed, uint32_t ow
       indices[i] = memory.indices[i];
     }
   }
-  if (blocks == 1 || listed.by_mail) {
+  if (blocks == 1) {
     __syncthreads();  // all is clear
-    if (listed.by_mail) mail.entries.wait();
     return true;
   }
   Cluster::arrive();

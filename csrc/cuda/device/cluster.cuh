@@ -14,7 +14,8 @@ struct Cluster {
   // memory, nor touch theirs before all have begun.
   __device__ static void arrive() { __cluster_barrier_arrive(); }
   __device__ static void wait() { __cluster_barrier_wait(); }
-  // Tells the others no more than that this block has begun, and has opened its mailboxes.
+  // Arrives and tells the others no more than that this block has begun, and has opened its mailboxes: orders
+  // nothing else. Each thread waits once before anything else of the cluster.
   __device__ static void begin() { __cluster_barrier_arrive_relaxed(); }
 
   // Where the block of that rank has what is at `mine` in this block's shared memory.

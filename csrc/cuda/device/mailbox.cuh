@@ -25,7 +25,8 @@ class Mailbox {
     send_mail(Cluster::of_block(mine, rank), word, Cluster::of_block(&state_, rank));
   }
 
-  // By each thread that is to see the mail, and by one at least before its block ends.
+  // By each thread that is to see the mail, unless a barrier of the block is between it and one that has
+  // waited; and by one at least before the block ends.
   __device__ void wait() { wait_for_mail(&state_); }
 
  private:

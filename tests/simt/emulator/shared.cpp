@@ -4,8 +4,8 @@
 //
 // Of each word it is known who wrote it last and who read it, so that two threads that touch it with no
 // barrier between them, one of them writing, are found whatever the order they came in: by a barrier of the
-// block, a
-// __syncwarp of their warp, or a barrier of the cluster.
+// block, a __syncwarp of their warp, or a barrier of the cluster. Mail (mail.cpp) counts as written before
+// all.
 
 #include "shared.h"
 
