@@ -291,6 +291,17 @@ def winners_in_one_subrange(e: Elements) -> torch.Tensor:
 
 
 @_family
+def great_ones_in_some_vectors(e: Elements) -> torch.Tensor:
+    """Of every second, fourth, eighth or sixteenth group of four vectors of 16 bytes, in a part of the row,
+    the first element of each vector is great, others are small: bad for who deals out vectors in turn."""
+    in_vector = 16 // e.dtype.itemsize
+    some = e.col // (4 * in_vector) % (2 << e.row_random(3) % 4) == 0
+    great = some & (8 * e.col < e.cols << e.row_random(4) % 4) & (e.col % in_vector == 0)
+    others = torch.where(some, 0.0, 8.0) + 8 * e.uniform()
+    return e.numbers(torch.where(great, 64 + 32 * e.uniform(), others))
+
+
+@_family
 def range_ends(e: Elements) -> torch.Tensor:
     """The dtype's ends, their neighbours, and the middle."""
     ends = [e.lowest, e.lowest + 1, e.highest - 1, e.highest, 0]
@@ -420,8 +431,8 @@ def make(
 def great_ones_in_the_first_block(
     rows: int, cols: int, blocks: int, threads: int, dtype: torch.dtype, device: torch.device | str = "cpu"
 ) -> torch.Tensor:
-    """Of rows whose vectors go to a cluster's blocks by fours, as delegate.resident_cluster has it: each thread
-    of the first block has one element that exceeds all of the other blocks'."""
+    """Of rows whose vectors go to a cluster's blocks by fours, as delegate.resident_cluster has it: each
+    thread of the first block has one element that exceeds all of the other blocks'."""
     per = 16 // dtype.itemsize
     col = torch.arange(cols)
     of_first = col // (4 * per) % blocks == 0

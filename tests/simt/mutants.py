@@ -181,7 +181,8 @@ RESIDENT_CLUSTER = (
     "parts=1",
 )
 CLUSTER_WITHOUT_ROOM = (
-    "float32 normal 1x9000 k=300 form=delegate.resident_cluster forced=1 cluster=4 threads=256 rank=1 parts=1",
+    "float32 normal 1x9000 k=300 form=delegate.resident_cluster forced=1 cluster=4 threads=256 rank=1 "
+    "parts=1",
 )
 CLUSTER_BITS = (
     "float32 normal 2x9000 k=300 magnitude=1 form=delegate.resident_cluster forced=1 cluster=4 threads=256 "
