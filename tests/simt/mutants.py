@@ -180,6 +180,9 @@ RESIDENT_CLUSTER = (
     "float32 few_distinct 1x20000 k=300 form=delegate.resident_cluster forced=1 cluster=8 threads=256 "
     "parts=1",
 )
+COUNTED = (
+    "int32 digit_boundaries 9x4096 k=200 seed=13 largest=0 magnitude=1 form=air.resident_row sm_count=132",
+)
 CLUSTER_WITHOUT_ROOM = (
     "float32 normal 1x9000 k=300 form=delegate.resident_cluster forced=1 cluster=4 threads=256 rank=1 "
     "parts=1",
@@ -533,6 +536,7 @@ MUTANTS = (
         "delegate/resident_cluster.cu", "__syncthreads();  // all warps have counted", ";", RESIDENT_CLUSTER
     ),
     Mutant("device/equals.cuh", "w < warp", "w + 1 < warp", RESIDENT_CLUSTER),
+    Mutant("device/maxima_bound.cuh", "static_cast<Word>(end - low)", "static_cast<Word>(~Word{0})", COUNTED),
     Mutant("delegate/resident.cuh", "scratch.counts.wait();", "__syncwarp();", RESIDENT_CLUSTER),
     Mutant("delegate/resident.cuh", "scratch.entries.wait();", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident.cuh", "__syncwarp();  // the warp's list is whole", ";", RESIDENT_CLUSTER),

@@ -383,6 +383,15 @@ def test_named_inputs_in_parts_of_a_cluster(dtype):
         assert check(Case.parse(line)), line
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint16"])
+@pytest.mark.parametrize("k", [200, 260])
+def test_a_counted_bound_where_few_keys_lie_at_the_end_of_a_range(dtype, k):
+    """A bin that reaches beyond the range that it is of has none of the keys that were counted as above."""
+    for flags in ("largest=0 magnitude=1", "largest=1", "largest=0"):
+        line = f"{dtype} digit_boundaries 9x4096 k={k} seed=13 {flags} form=air.resident_row sm_count=132"
+        assert check(Case.parse(line)), line
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64])
 @pytest.mark.parametrize("blocks", [2, 4, 8])
 def test_a_row_whose_bound_is_below_all_that_its_first_block_has(dtype, blocks):

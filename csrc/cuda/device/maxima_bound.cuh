@@ -137,6 +137,7 @@ __device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& sp
   int above = 0;  // keys, of all that are in no bin any more
   for (bool is_first = true;; is_first = false, counts += kBins) {
     const int shift = max(bits_of(width) - kBoundBits, 0);
+    const Word end = low + width;
     each([&](Word key) {
       if (low <= key && key - low <= width) atomicAdd(counts + static_cast<int>((key - low) >> shift), 1u);
     });
@@ -162,7 +163,8 @@ __device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& sp
     reaching = __shfl_sync(~0u, reaching, target);
     low += static_cast<Word>(__shfl_sync(~0u, bin, target)) << shift;
     if (shift == 0 || reaching <= rank + slack) return {low, span.greatest, reaching, of_bin};
-    width = (Word{1} << shift) - 1;
+    // The last bin may reach beyond the range, where keys are counted as above.
+    width = min(static_cast<Word>((Word{1} << shift) - 1), static_cast<Word>(end - low));
     above = reaching - of_bin;
     if (!std::decay_t<AddUp>::kOneBlock || of_bin <= rank / 2) continue;
     // So many are few values, or one.
