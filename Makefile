@@ -101,12 +101,13 @@ format: $(INSTALLED)
 	@$(CPP_FILES) | xargs clang-format -i
 
 # auditwheel names the oldest glibc that serves; torch's libraries are those of the torch that loads the wheel's.
-# What the libraries need and name is looked at last.
+# What the libraries need and name is looked at last; dist gets only what is sound.
 wheel: $(INSTALLED)
-	@rm -rf build-wheel dist
+	@rm -rf build-wheel
 	@$(PY) -m pip wheel -q --no-deps --no-build-isolation --wheel-dir build-wheel .
-	@$(PY) -m auditwheel repair --exclude 'libtorch*.so' --exclude libc10.so --wheel-dir dist build-wheel/*.whl
-	@$(PY) -m tests.wheel_audit dist/*.whl
+	@$(PY) -m auditwheel repair --exclude 'libtorch*.so' --exclude libc10.so --wheel-dir build-wheel/repaired build-wheel/*.whl
+	@$(PY) -m tests.wheel_audit build-wheel/repaired/*.whl
+	@mkdir -p dist && mv build-wheel/repaired/*.whl dist
 
 # The libraries ----------------------------------------------------------------------------------------
 

@@ -87,7 +87,9 @@ def _library(name: str, archive: zipfile.ZipFile) -> Library:
 
 
 def _architectures(library: str, which: str) -> list[str]:
-    tool = shutil.which("cuobjdump") or "/usr/local/cuda/bin/cuobjdump"
+    tool = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
+    if tool is None:  # not all toolkits have it, and nothing but what is printed goes by it
+        return []
     listed = subprocess.run([tool, which, library], capture_output=True, text=True).stdout
     return sorted(set(re.findall(r"\bsm_[0-9]+[af]?\b", listed)), key=lambda name: int(name[3:].rstrip("af")))
 
