@@ -265,13 +265,23 @@ class Mutant:
     cases: tuple[str, ...]
     which: int = 1  # of the lines with `old`
 
+    @property
+    def is_statement(self) -> bool:
+        """Else it is an expression, a whole one, in place of another."""
+        return self.old.split("//")[0].rstrip().endswith((";", "}"))
+
 
 MUTANTS = (
     # The last block of a group.
-    Mutant("device/last_block.cuh", "__threadfence();", ";", SHARED_LIST),
+    Mutant(
+        "device/last_block.cuh",
+        "::cuda::memory_order_release",
+        "::cuda::memory_order_relaxed",
+        SHARED_LIST,
+    ),
     Mutant("device/last_block.cuh", "__syncthreads();", ";", AIR_MANY),
-    Mutant("device/last_block.cuh", "if (last) *arrived = 0;", ";", AIR_MANY),
-    Mutant("device/last_block.cuh", "if (last) __threadfence();", ";", SHARED_LIST),
+    Mutant("device/last_block.cuh", "*arrived = 0;", ";", AIR_MANY),
+    Mutant("device/last_block.cuh", "__threadfence();", ";", SHARED_LIST),
     Mutant("device/last_block.cuh", "blocks - 1", "blocks - 2", AIR_MANY),
     # Histograms and the digit that holds the k-th best.
     Mutant("device/radix_histogram.cuh", "vectors[i] = uint4{};", ";", AIR_BLOCK),
@@ -525,7 +535,7 @@ MUTANTS = (
     Mutant(
         "delegate/resident_cluster.cu", "Cluster::wait();  // all blocks have begun", ";", RESIDENT_CLUSTER
     ),
-    Mutant("delegate/resident_cluster.cu", "__syncthreads();  // nobody looks", ";  //", RESIDENT_CLUSTER),
+    Mutant("delegate/resident_cluster.cu", "__syncthreads();  // nobody looks", ";", RESIDENT_CLUSTER),
     Mutant(
         "delegate/resident_cluster.cu",
         "Cluster::wait();  // all blocks have counted",
@@ -544,8 +554,18 @@ MUTANTS = (
     Mutant("delegate/resident.cuh", "__syncthreads();  // all are counted", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident.cuh", "__syncthreads();  // the sums are there", ";", RESIDENT_CLUSTER),
     Mutant("delegate/resident.cuh", "fits &= listed <= places.from_block;", ";", RESIDENT_CLUSTER),
-    Mutant("delegate/resident.cuh", "| scratch.not_all", "", RESIDENT_CLUSTER),
-    Mutant("delegate/resident.cuh", " && reach >= static_cast<uint32_t>(row.k)", "", CLUSTER_WITHOUT_ROOM),
+    Mutant(
+        "delegate/resident.cuh",
+        "scratch.listed[part] | scratch.not_all",
+        "scratch.listed[part]",
+        RESIDENT_CLUSTER,
+    ),
+    Mutant(
+        "delegate/resident.cuh",
+        "__all_sync(~0u, fits) && reach >= static_cast<uint32_t>(row.k)",
+        "__all_sync(~0u, fits)",
+        CLUSTER_WITHOUT_ROOM,
+    ),
     Mutant("delegate/resident_cluster.cu", "mail.counts.wait();", "__syncthreads();", RESIDENT_CLUSTER),
     Mutant("delegate/resident_cluster.cu", "mail.entries.wait();", ";", RESIDENT_CLUSTER),
     Mutant(
@@ -562,7 +582,12 @@ MUTANTS = (
         "__syncthreads();",
         RESIDENT_GRID,
     ),
-    Mutant("delegate/grid.cuh", "__threadfence();", ";", RESIDENT_GRID),
+    Mutant(
+        "delegate/grid.cuh",
+        "::cuda::memory_order_release",
+        "::cuda::memory_order_relaxed",
+        RESIDENT_GRID,
+    ),
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // the list has its place", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "__syncthreads();  // the part is there", ";", RESIDENT_GRID),
     Mutant("delegate/resident_grid.cu", "better += part < number;", ";", RESIDENT_GRID),
@@ -657,7 +682,7 @@ MUTANTS = (
 
 def planted(line: str, number: int, mutant: Mutant) -> str:
     """The line with a choice between old and new."""
-    if mutant.old.split("//")[0].rstrip().endswith((";", "}")):
+    if mutant.is_statement:
         choice = (
             f"if (::simt::is_planted({number})) {{ {mutant.new} }} else {{ {mutant.old.split('//')[0]} }}"
         )

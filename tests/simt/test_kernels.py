@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
 
 import pytest
@@ -613,6 +614,10 @@ def test_faults_can_be_planted_in_the_sources_at_hand(tmp_path):
     mutants.plant(sources)
     planted = "".join(file.read_text() for file in (sources / "cuda").rglob("*.cu*"))
     assert planted.count("::simt::is_planted(") == len(mutants.MUTANTS)
+    for mutant in mutants.MUTANTS:  # so that they compile: nothing else of CI builds them
+        assert mutant.new.strip() and "//" not in mutant.new, mutant
+        assert mutant.is_statement == mutant.new.rstrip().endswith((";", "}")), mutant
+        assert not re.match(r"[&|^<>=,?]", mutant.old.lstrip()), mutant
 
 
 def test_what_is_not_served_says_why():
