@@ -8,6 +8,7 @@
 #include "binding/cuda_algorithm.h"
 #include "binding/rerank.h"
 #include "binding/topk_op.h"
+#include "binding/varlen.h"
 #include "cuda/plan/plan.h"
 
 namespace gputopk::binding {
@@ -28,6 +29,12 @@ std::string describe(const Request& request) {
 std::string describe_rerank(const RerankProblem& problem, const Tensor&) {
   char text[1024];
   cuda::describe(cuda::make_rerank_plan(problem, cuda::Device{}), text, sizeof(text));
+  return text;
+}
+
+std::string describe_varlen(const VarlenProblem& problem, const Tensor&) {
+  char text[1024];
+  cuda::describe(cuda::make_varlen_plan(problem, cuda::Device{}), text, sizeof(text));
   return text;
 }
 
@@ -140,6 +147,12 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
       "magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0, bool last_alone=False) -> str");
+  m.def(
+      "_varlen_plan(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? row_k=None, "
+      "Tensor? mask=None, Tensor? offsets=None, Tensor? ids=None, Tensor? page_table=None, "
+      "int page_size=1, Tensor? page_row=None, Tensor? page_start=None, bool largest=True, "
+      "bool magnitude=False, int order=0, bool return_values=True, int pad_index=-1, "
+      "ScalarType? index_dtype=None, SymInt? max_length=None) -> str");
   // Every form that could serve the call, a line each: its name, and the work that its time is estimated
   // from.
   m.def(
@@ -151,4 +164,5 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, Meta, m) {
   m.impl("_plan", TORCH_BOX(&gputopk::binding::boxed_plan<gputopk::binding::kMeta>));
   m.impl("_forms", TORCH_BOX(&gputopk::binding::boxed_plan<gputopk::binding::kMetaForms>));
   m.impl("_rerank_plan", TORCH_BOX(&gputopk::binding::boxed_rerank_plan<gputopk::binding::kMetaRerank>));
+  m.impl("_varlen_plan", TORCH_BOX(&gputopk::binding::boxed_varlen_plan<gputopk::binding::describe_varlen>));
 }

@@ -25,9 +25,10 @@ void check_integers(const Tensor& tensor, const char* name, bool may_be_wide, co
 
 Numbers numbers_of(const Tensor& tensor, int64_t row_stride, int64_t col_stride) {
   Numbers numbers;
-  // A tensor of no elements may have no memory, and is not read; but it is there.
+  // A tensor of no elements, or of the meta device, may have no memory, and is not read; but it is there.
   static const int64_t kNothing = 0;
-  numbers.data = tensor.numel() > 0 ? tensor.const_data_ptr() : &kNothing;
+  numbers.data = tensor.numel() > 0 ? tensor.const_data_ptr() : nullptr;
+  if (numbers.data == nullptr) numbers.data = &kNothing;
   numbers.wide = tensor.scalar_type() == ScalarType::Long;
   numbers.row_stride = row_stride;
   numbers.col_stride = col_stride;
@@ -266,6 +267,16 @@ void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values
   VarlenRequest request = canonicalise(arguments);
   check_outs(arguments, request, values, indices, counts);
   fill(request, values, indices, counts, run, kVarlen);
+}
+
+std::string varlen_plan(const VarlenArguments& arguments, VarlenDescribe describe) {
+  VarlenRequest request = canonicalise(arguments);
+  if (request.empty()) return "none: the outputs are empty";
+  VarlenProblem& varlen = request.varlen;
+  varlen.problem.row_stride = varlen.problem.cols;
+  static const uint8_t kThere = 1;  // a plan goes by sizes, and by whether there is a mask
+  if (request.mask) varlen.filter.mask = &kThere;
+  return describe(varlen, request.input);
 }
 
 std::tuple<Tensor, Tensor> kth_value(const Tensor& self, const Tensor& k, const MaybeTensor& lengths,

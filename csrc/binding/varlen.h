@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -54,6 +55,10 @@ Numbers of_rows(const MaybeTensor& tensor, const char* name, const Tensor& self,
 std::tuple<Tensor, Tensor, Tensor> topk_varlen(const VarlenArguments& arguments, VarlenRun run);
 void topk_varlen_out(const VarlenArguments& arguments, const MaybeTensor& values, const Tensor& indices,
                      const Tensor& counts, VarlenRun run);
+
+// What a device would do.
+using VarlenDescribe = std::string (*)(const VarlenProblem& problem, const Tensor& like);
+std::string varlen_plan(const VarlenArguments& arguments, VarlenDescribe describe);
 
 // A request whose tensors have been checked. `input`, `mask` and `columns` are rows of adjacent elements, by
 // a copy where the layout has none.
@@ -129,6 +134,19 @@ void boxed_topk_varlen_out(const Tensor& self, int64_t k, const MaybeTensor& len
       {self, k, lengths, starts, row_k, mask, offsets, ids, page_table, page_size, page_row, page_start,
        largest, magnitude, order, values.has_value(), pad_index, index_dtype, max_length},
       values, indices, counts, run);
+}
+template <VarlenDescribe describe>
+std::string boxed_varlen_plan(const Tensor& self, int64_t k, const MaybeTensor& lengths,
+                              const MaybeTensor& starts, const MaybeTensor& row_k, const MaybeTensor& mask,
+                              const MaybeTensor& offsets, const MaybeTensor& ids,
+                              const MaybeTensor& page_table, int64_t page_size, const MaybeTensor& page_row,
+                              const MaybeTensor& page_start, bool largest, bool magnitude, int64_t order,
+                              bool return_values, int64_t pad_index, std::optional<ScalarType> index_dtype,
+                              std::optional<int64_t> max_length) {
+  return varlen_plan(
+      {self, k, lengths, starts, row_k, mask, offsets, ids, page_table, page_size, page_row, page_start,
+       largest, magnitude, order, return_values, pad_index, index_dtype, max_length},
+      describe);
 }
 
 }  // namespace gputopk::binding

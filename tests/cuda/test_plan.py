@@ -1031,3 +1031,39 @@ def test_auto_takes_what_can_serve_the_request():
                 text = plan(x, k, sorted=order)
                 name = text.partition(":")[0]
                 assert text == plan(x, k, sorted=order, algorithm=torch_topk.Algorithm[name])
+
+
+# Ragged rows.
+
+
+def varlen_plan(rows: int, cols: int, k: int, *, mask: bool = False, **keywords) -> str:
+    lengths = torch.empty(rows, dtype=torch.int32, device="meta")
+    own = torch.empty(cols, dtype=torch.bool, device="meta") if mask else None
+    return torch.ops.gputopk._varlen_plan(meta(rows, cols), k, lengths=lengths, mask=own, **keywords)
+
+
+@pytest.mark.parametrize(
+    ("rows", "cols", "k", "form"),
+    [
+        (4096, 1000, 10, "bitonic.one_warp"),
+        (64, 2**17, 2048, "delegate.one_cluster"),
+        (1, 2**20, 2048, "delegate.equal_shares"),
+        (4, 50, 0, "air.one_block"),
+    ],
+)
+def test_a_plan_of_ragged_rows_names_its_form(rows, cols, k, form):
+    plan = varlen_plan(rows, cols, k)
+    assert plan.startswith("varlen: ")
+    assert f"; {rows} rows x {cols} cols, max_length {cols}, k {k}, float32; 132 SMs; form {form}" in plan
+
+
+def test_a_plan_of_ragged_rows_goes_by_order_length_and_mask():
+    assert "no further step" in varlen_plan(64, 2**17, 2048, order=1)
+    assert "then order_rows" in varlen_plan(64, 2**17, 2048, order=2)
+    short = varlen_plan(16, 2**20, 50, max_length=1000)
+    assert "max_length 1000" in short and short.endswith("form air.one_block")
+    assert "candidates moved together" not in varlen_plan(16, 50_000, 40_000)
+    assert "candidates moved together" in varlen_plan(16, 50_000, 40_000, mask=True)
+    assert varlen_plan(0, 50, 3) == "none: the outputs are empty"
+    with pytest.raises(RuntimeError, match=r"topk_varlen: order must be in \[0, 2\], but is 7"):
+        varlen_plan(4, 50, 3, order=7)

@@ -310,16 +310,24 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, s
 
 void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
   const Problem& problem = plan.problem.problem;
-  char order[100] = "no further step";
-  if (plan.order_rows) plan.order_rows->describe(order, sizeof(order));
-  char form[200] = "";
-  std::visit([&](const auto& config) { config.describe(plan.selection, form, sizeof(form)); }, plan.config);
+  char step[100];
+  std::snprintf(step, sizeof(step), "%s", kNoStep);
+  if (plan.order_rows) plan.order_rows->describe(step, sizeof(step));
+  char form[200];
+  const char* name = "";
+  std::visit(
+      [&](const auto& config) {
+        config.describe(plan.selection, form, sizeof(form));
+        name = config.kName;
+      },
+      plan.config);
   const bool moves = plan.problem.filter.filters() && std::holds_alternative<air::OneBlock>(plan.config);
-  std::snprintf(text, text_bytes,
-                "varlen: %s%s; %s; %lld rows x %lld cols, max_length %lld, k %lld, %s; %d SMs", form,
-                moves ? ", candidates moved together" : "", order, static_cast<long long>(problem.rows),
-                static_cast<long long>(problem.cols), static_cast<long long>(plan.problem.max_length),
-                static_cast<long long>(problem.k), dtype_name(problem.dtype), plan.device.sm_count);
+  std::snprintf(
+      text, text_bytes,
+      "varlen: %s%s; %s; %lld rows x %lld cols, max_length %lld, k %lld, %s; %d SMs; form %s", form,
+      moves ? ", candidates moved together" : "", step, static_cast<long long>(problem.rows),
+      static_cast<long long>(problem.cols), static_cast<long long>(plan.problem.max_length),
+      static_cast<long long>(problem.k), dtype_name(problem.dtype), plan.device.sm_count, name);
 }
 
 void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
