@@ -322,12 +322,11 @@ void describe(const VarlenPlan& plan, char* text, size_t text_bytes) {
       },
       plan.config);
   const bool moves = plan.problem.filter.filters() && std::holds_alternative<air::OneBlock>(plan.config);
-  std::snprintf(
-      text, text_bytes,
-      "varlen: %s%s; %s; %lld rows x %lld cols, max_length %lld, k %lld, %s; %d SMs; form %s", form,
-      moves ? ", candidates moved together" : "", step, static_cast<long long>(problem.rows),
-      static_cast<long long>(problem.cols), static_cast<long long>(plan.problem.max_length),
-      static_cast<long long>(problem.k), dtype_name(problem.dtype), plan.device.sm_count, name);
+  std::snprintf(text, text_bytes,
+                "varlen: %s%s; %s; %lld rows x %lld cols, max_length %lld, k %lld, %s; %d SMs; form %s", form,
+                moves ? ", candidates moved together" : "", step, static_cast<long long>(problem.rows),
+                static_cast<long long>(problem.cols), static_cast<long long>(plan.problem.max_length),
+                static_cast<long long>(problem.k), dtype_name(problem.dtype), plan.device.sm_count, name);
 }
 
 void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
