@@ -63,6 +63,7 @@ ResidentRow ResidentRow::plan(const Problem& problem, const Device&) {
   }
   config.counts = !few && config.maxima > 0 && rank > tuning::kAirResidentSortedRank &&
                   config.threads >= tuning::kAirResidentCountingThreads;
+  if (config.counts) config.maxima = most_maxima;  // all that there are
   config.digit_bits = tuning::kAirResidentDigitBits;
   const int64_t in_line = 128 / dtype_bytes(problem.dtype);
   const int64_t wanted =

@@ -22,11 +22,10 @@ class RowBarrier {
     // Were a block ever missing, after some seconds an error is better than a GPU that hangs.
     constexpr int kMostNaps = 1 << 26;
     awaited_ += blocks_;
-    __threadfence();  // each thread's writes come before the arrival
-    __syncthreads();
+    __syncthreads();  // all threads' writes come before the arrival, which releases them
     if (threadIdx.x == 0) {
       using Arrived = ::cuda::atomic_ref<uint32_t, ::cuda::thread_scope_device>;
-      atomicAdd(arrived_, 1u);
+      Arrived(*arrived_).fetch_add(1u, ::cuda::memory_order_release);
       for (int naps = 0; Arrived(*arrived_).load(::cuda::memory_order_acquire) < awaited_; ++naps) {
         if (naps == kMostNaps) __trap();
         __nanosleep(20);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cuda/atomic>
 
 namespace gputopk::cuda {
 
@@ -10,18 +11,21 @@ namespace gputopk::cuda {
 // counter, so that the next launch finds it at zero.
 __device__ inline bool is_last_block(uint32_t* arrived, uint32_t blocks) {
   __shared__ bool last;
-  // Each thread orders its own writes before the arrival below...
-  __threadfence();
-  // ...and no warp may still be adding when thread 0 announces the block: without this barrier the last
-  // block can read a histogram that lacks a slow warp's counts.
+  // No warp may still be adding when thread 0 announces the block: without this barrier the last block can
+  // read a histogram that lacks a slow warp's counts.
   __syncthreads();
   if (threadIdx.x == 0) {
-    last = atomicAdd(arrived, 1u) == blocks - 1;
-    if (last) *arrived = 0;
+    // A release of one thread is of all that it has met at the barrier; a fence in each would be waited for
+    // by all, and would empty the L1 that the SM's other blocks read through.
+    using Arrived = ::cuda::atomic_ref<uint32_t, ::cuda::thread_scope_device>;
+    last = Arrived(*arrived).fetch_add(1u, ::cuda::memory_order_release) == blocks - 1;
+    if (last) {
+      *arrived = 0;
+      // Reads below may not be served by what this block's threads saw before the arrival.
+      __threadfence();
+    }
   }
   __syncthreads();
-  // Reads below may not be served by what this block's threads saw before the arrival.
-  if (last) __threadfence();
   return last;
 }
 
