@@ -18,7 +18,7 @@ import dataclasses
 import random
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -172,11 +172,11 @@ class Operators:
 class Emulated:
     """The kernels over an emulated GPU: any form, whether it would serve or not, on devices of all kinds."""
 
-    def __init__(self):
+    def __init__(self, forms_of: Sequence[str] = ()):
         from tests.simt import emulated
 
         self.emulated = emulated
-        self.forms = emulated.library().forms()
+        self.forms = list(forms_of) or emulated.library().forms()
 
     def draw(self, rng: random.Random) -> Case:
         dtype = rng.choice(oracle.DTYPES)

@@ -5,18 +5,21 @@
 
 All are built at once, into one library: where a fault is planted, the code asks whether it is in force, and
 so a run of one is a call of simt_plant. What finds a fault is an emulator's message or a wrong result, by the
-cases beside it, under a few schedules each.
+cases beside it, under a few schedules each; or, where those find nothing, by random requests of the same
+forms (tests/fuzz.py), for some seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
+import random
 import shutil
 import sys
 import time
 from pathlib import Path
 
+from tests import fuzz
 from tests.cases import Case
 from tests.simt import emulated
 
@@ -239,6 +242,9 @@ ONE_GRID = (
 STRIDED = (
     "float32 normal 66x9 k=3 inner=33",
     "float32 normal 70x100 k=12 inner=35",
+    "float32 normal 70x100 k=12 inner=35 algorithm=bitonic",
+    "float32 normal 70x33 k=20 inner=35 algorithm=bitonic",
+    "float32 normal 12x3000 k=2000 inner=6 panel_bytes=40000 sm_count=3",
     "int16 few_distinct 40x600 k=20 inner=20 dim_last=1",
     "float32 normal 60x300 k=20 inner=30 panel_bytes=20000 sm_count=2",
     "int8 normal 14x2000 k=50 inner=7 panel_bytes=20000 sm_count=2",
@@ -736,11 +742,35 @@ def first_finding(lib: emulated.Library, cases: tuple[str, ...]) -> str | None:
     return None
 
 
+def found_at_random(lib: emulated.Library, number: int, seconds: float) -> str | None:
+    """What random requests of the forms of its cases find, and not without the fault."""
+    options = [dict(Case.parse(line).options) for line in MUTANTS[number - 1].cases]
+    forms = sorted({str(own["form"]) for own in options if "form" in own})
+    if not forms:
+        return None
+    target, rng = fuzz.Emulated(forms), random.Random(number)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        case = target.draw(rng)
+        if "form" not in dict(case.options):
+            continue
+        try:
+            emulated.run_case(case, lib)
+        except emulated.NotServed:
+            continue
+        except AssertionError as error:
+            lib.plant(0)
+            emulated.run_case(case, lib)
+            return f"at random: {error} [{case}]"
+    return None
+
+
 def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("numbers", nargs="*", type=int, help="which; all by default")
+    parser.add_argument("--seconds", type=float, default=20, help="for random requests, a fault")
     parser.add_argument("--least", type=int, default=len(MUTANTS) * 28 // 30, help="fewer found is a failure")
     args = parser.parse_args(arguments)
     lib = build()
@@ -756,7 +786,7 @@ def main(arguments: list[str]) -> int:
         mutant = MUTANTS[number - 1]
         begin = time.monotonic()
         lib.plant(number)
-        finding = first_finding(lib, mutant.cases)
+        finding = first_finding(lib, mutant.cases) or found_at_random(lib, number, args.seconds)
         found += finding is not None
         print(f"{number:2} {mutant.file}: {mutant.old.split('//')[0].strip()} -> {mutant.new}")
         print(f"   {(finding or 'NOT FOUND')[:200]} ({time.monotonic() - begin:.1f} s)", flush=True)

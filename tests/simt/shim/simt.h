@@ -25,7 +25,11 @@
 #define __device__
 #define __host__
 #define __global__
+#ifdef SIMT_INLINES_FREELY  // as the compiler likes
+#define __forceinline__ inline
+#else
 #define __forceinline__ inline __attribute__((always_inline))
+#endif
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
