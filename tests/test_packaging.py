@@ -166,6 +166,7 @@ def test_the_library_needs_torch_alone_and_names_no_folder_of_its_build(wheel: P
         ({"paths": {"$ORIGIN", "/opt/lib"}}, "looks for libraries in /opt/lib"),
         ({"wanted": {"PyObject_Call"}}, "wants Python's PyObject_Call"),
         ({"wanted": {"_ZN2at4topkERKNS_6TensorElb"}}, "wants torch's C++ _ZN2at4topkERKNS_6TensorElb"),
+        ({"wanted": {"_ZNK2at7Context9benchmarkEv"}}, "wants torch's C++ _ZNK2at7Context9benchmarkEv"),
         ({"bytes_": b"at /home/someone/x.h"}, "names /home/someone"),
     ],
 )

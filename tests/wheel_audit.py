@@ -27,7 +27,13 @@ SYSTEM = {
     "librt.so.1", "libpthread.so.0", "libdl.so.2",
 }  # fmt: skip
 # All else of torch is of its stable C ABI. These let install() hand back to torch's own kernel.
-TORCH_CPP = re.compile(r"_ZNK?2at(3cpu9topk_outf|4cuda9topk_outf|13globalContext|6native6is_neg|7Context)")
+TORCH_CPP = {
+    "_ZN2at3cpu9topk_outfERKNS_6TensorEllbbRS1_S4_",
+    "_ZN2at4cuda9topk_outfERKNS_6TensorEllbbRS1_S4_",
+    "_ZN2at6native6is_negERKNS_6TensorE",
+    "_ZN2at13globalContextEv",
+    "_ZNK2at7Context23deterministicAlgorithmsEv",
+}
 
 
 @dataclass
@@ -47,7 +53,7 @@ class Library:
         found += [
             f"wants torch's C++ {name}"
             for name in sorted(self.wanted)
-            if re.match(r"_ZN?K?(2at|3c10|5torch)", name) and not TORCH_CPP.match(name)
+            if re.match(r"_ZN?K?(2at|3c10|5torch)", name) and name not in TORCH_CPP
         ]
         found += [f"names {folder}" for folder in folders if folder.encode() in self.bytes_]
         if "libtorch_cpu.so" not in self.needed:
