@@ -58,9 +58,9 @@ help:
 demo: build
 	@$(PY) -m torch_topk.demo $(ARGS)
 
-# Two files at a time where pytest-xdist is there.
+# Two files at a time where pytest-xdist is there, in the order of tests/conftest.py: not by how many tests they have.
 test: build simt
-	@$(PY) -m pytest -q tests $$($(PY) -c 'import xdist' 2>/dev/null && echo --numprocesses=2 --dist=loadfile) $(ARGS)
+	@$(PY) -m pytest -q tests $$($(PY) -c 'import xdist' 2>/dev/null && echo --numprocesses=2 --dist=loadfile --no-loadscope-reorder) $(ARGS)
 
 simt: $(INSTALLED)
 	@$(PY) -m tests.simt.emulated >/dev/null

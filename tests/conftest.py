@@ -11,6 +11,15 @@ import pytest
 import torch
 
 DEFAULT_EXAMPLES = 400
+# First, so that where two files run at a time none of these is left over at the end: they compile, or start
+# processes, for minutes.
+LONGEST = (
+    "tests/simt/test_kernels.py",
+    "tests/test_packaging.py",
+    "tests/cpu/test_levels.py",
+    "tests/cpu/test_rerank_levels.py",
+    "tests/python/test_dtensor.py",
+)
 
 
 def why_no_gpu() -> str | None:
@@ -52,6 +61,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in gpu_items:
             item.add_marker(pytest.mark.skip(reason=reason))
     config.stash[_SKIPPED] = (len(gpu_items), reason) if reason else None
+    place = {name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.nodeid.split("::")[0], len(LONGEST)))
 
 
 _SKIPPED = pytest.StashKey()
