@@ -176,6 +176,7 @@ __device__ __noinline__ bool write_equals(Row<Bits> row, Part<Bits> part, int64_
   const Share share(part.begin, static_cast<int>(max(part.cols, int64_t{0})), thread, threads,
                     Compared(order), shift);
   const auto index_of = [&](int i) { return static_cast<Index>(part.first + share.index(i)); };
+  __syncthreads();  // nobody reads what was listed before any more: mail holds a thread up, not the block
   list_elements(choose<kElements>([&](int i) { return Compared::is_above(share.number[i], bound); }), room,
                 memory.indices, scratch.above, index_of);
   const Equals<Share> equals(
