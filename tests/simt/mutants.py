@@ -171,6 +171,10 @@ SHARES = (
     "float32 normal 2x17000 k=200 form=delegate.equal_shares forced=1 blocks=3 threads=256 rank=3 room=1024 "
     "cluster=4",
 )
+MORE_THAN_ROOM = (
+    "uint32 beyond_half_range 10x129 k=3 offset=1 seed=1185363564 largest=0 form=delegate.resident_cluster "
+    "forced=1 cluster=8 elements=16 rank=9 room=64 parts=0 sm_count=1 cluster_room=2",
+)
 RESIDENT_CLUSTER = (
     "float32 normal 2x9000 k=100 form=delegate.resident_cluster forced=1 cluster=4 threads=256",
     "float32 few_distinct 2x9000 k=100 form=delegate.resident_cluster forced=1 cluster=4 threads=256",
@@ -542,6 +546,7 @@ MUTANTS = (
         "delegate/resident_cluster.cu", "Cluster::wait();  // all blocks have begun", ";", RESIDENT_CLUSTER
     ),
     Mutant("delegate/resident_cluster.cu", "__syncthreads();  // nobody looks", ";", RESIDENT_CLUSTER),
+    Mutant("delegate/resident_cluster.cu", "__syncthreads();  // nobody reads", ";", MORE_THAN_ROOM),
     Mutant(
         "delegate/resident_cluster.cu",
         "Cluster::wait();  // all blocks have counted",
@@ -760,7 +765,10 @@ def found_at_random(lib: emulated.Library, number: int, seconds: float) -> str |
             continue
         except AssertionError as error:
             lib.plant(0)
-            emulated.run_case(case, lib)
+            try:
+                emulated.run_case(case, lib)
+            except AssertionError as own:
+                raise SystemExit(f"without any fault: {own} [{case}]") from own
             return f"at random: {error} [{case}]"
     return None
 

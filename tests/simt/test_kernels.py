@@ -620,6 +620,12 @@ def test_faults_can_be_planted_in_the_sources_at_hand(tmp_path):
         assert not re.match(r"[&|^<>=,?]", mutant.old.lstrip()), mutant
 
 
+@pytest.mark.parametrize("case", mutants.MORE_THAN_ROOM)
+def test_a_cluster_lists_anew_where_more_reach_the_bound_than_there_is_room_for(case):
+    for seed in range(6):
+        check(Case.parse(case.replace("seed=1185363564", f"seed={1185363564 + seed}")))
+
+
 def test_what_is_not_served_says_why():
     with pytest.raises(emulated.NotServed, match="4096"):
         emulated.run_case(Case.parse("float32 normal 1x5000 k=4097 algorithm=grid_select"))
