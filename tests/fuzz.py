@@ -172,11 +172,11 @@ class Operators:
 class Emulated:
     """The kernels over an emulated GPU: any form, whether it would serve or not, on devices of all kinds."""
 
-    def __init__(self, forms_of: Sequence[str] = ()):
+    def __init__(self, forms: Sequence[str] = ()):
         from tests.simt import emulated
 
         self.emulated = emulated
-        self.forms = list(forms_of) or emulated.library().forms()
+        self.forms = list(forms) or emulated.library().forms()
 
     def draw(self, rng: random.Random) -> Case:
         dtype = rng.choice(oracle.DTYPES)

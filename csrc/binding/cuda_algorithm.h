@@ -20,6 +20,15 @@ inline void check_cuda_algorithm(const Request& request, const cuda::Device& dev
         " cannot serve this: ", reason);
 }
 
+// The plan of ragged rows, or an error that `op` opens.
+inline cuda::VarlenPlan varlen_plan_for(const VarlenProblem& problem, const cuda::Device& device,
+                                        const char* op) {
+  constexpr int64_t kMostCols = 0xFFFFFFFF;
+  check(problem.problem.cols <= kMostCols, op, "rows have ", problem.problem.cols,
+        " columns, at most 2^32 - 1 on CUDA");
+  return cuda::make_varlen_plan(problem, device);
+}
+
 // Every form that serves, a line each: "name; what it would do; in_order 1 bytes 4e6 ...", the last part
 // being the work that its time is estimated from. Of rows that do not lie side by side, the ways to read
 // them.

@@ -34,7 +34,7 @@ std::string describe_rerank(const RerankProblem& problem, const Tensor&) {
 
 std::string describe_varlen(const VarlenProblem& problem, const Tensor&) {
   char text[1024];
-  cuda::describe(cuda::make_varlen_plan(problem, cuda::Device{}), text, sizeof(text));
+  cuda::describe(varlen_plan_for(problem, cuda::Device{}, kVarlen), text, sizeof(text));
   return text;
 }
 
@@ -147,6 +147,7 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "_plan(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, bool "
       "magnitude=False, "
       "ScalarType? index_dtype=None, int algorithm=0, bool last_alone=False) -> str");
+  // The same of topk_varlen.
   m.def(
       "_varlen_plan(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? row_k=None, "
       "Tensor? mask=None, Tensor? offsets=None, Tensor? ids=None, Tensor? page_table=None, "

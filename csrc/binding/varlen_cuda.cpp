@@ -3,7 +3,7 @@
 
 #include <torch/csrc/stable/library.h>
 
-#include "binding/check.h"
+#include "binding/cuda_algorithm.h"
 #include "binding/cuda_device.h"
 #include "binding/run_plan.h"
 #include "binding/varlen.h"
@@ -13,10 +13,7 @@ namespace gputopk::binding {
 namespace {
 
 cuda::VarlenPlan make_plan(const VarlenProblem& problem, const Tensor& like, const char* op) {
-  constexpr int64_t kMostCols = 0xFFFFFFFF;
-  check(problem.problem.cols <= kMostCols, op, "rows have ", problem.problem.cols,
-        " columns, at most 2^32 - 1 on CUDA");
-  return cuda::make_varlen_plan(problem, device_of(like.get_device_index()));
+  return varlen_plan_for(problem, device_of(like.get_device_index()), op);
 }
 
 void run(const VarlenProblem& problem, VarlenBuffers buffers, const Tensor& like, const char* op) {

@@ -1065,5 +1065,7 @@ def test_a_plan_of_ragged_rows_goes_by_order_length_and_mask():
     assert "candidates moved together" not in varlen_plan(16, 50_000, 40_000)
     assert "candidates moved together" in varlen_plan(16, 50_000, 40_000, mask=True)
     assert varlen_plan(0, 50, 3) == "none: the outputs are empty"
+    with pytest.raises(RuntimeError, match=r"topk_varlen: rows have 4294967296 columns, at most 2\^32 - 1 "):
+        varlen_plan(1, 2**32, 3, index_dtype=torch.int64)
     with pytest.raises(RuntimeError, match=r"topk_varlen: order must be in \[0, 2\], but is 7"):
         varlen_plan(4, 50, 3, order=7)

@@ -172,7 +172,7 @@ SHARES = (
     "cluster=4",
 )
 MORE_THAN_ROOM = (
-    "uint32 beyond_half_range 10x129 k=3 offset=1 seed=1185363564 largest=0 form=delegate.resident_cluster "
+    "uint32 beyond_half_range 10x129 k=3 offset=1 largest=0 form=delegate.resident_cluster "
     "forced=1 cluster=8 elements=16 rank=9 room=64 parts=0 sm_count=1 cluster_room=2",
 )
 RESIDENT_CLUSTER = (
