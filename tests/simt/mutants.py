@@ -159,6 +159,14 @@ TWO_BOUNDS = (  # in sectors, and not; found, and found out; winners told as the
     "int32 twelve_bit_random 1x9000 k=1100 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 "
     "threads=64 sample_blocks=8 sm_count=2",
 )
+LAST_OF_MANY = (  # candidates, of a bin of a few and of thousands
+    "float32 normal 1x24000 k=12000 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 threads=64 "
+    "sample_blocks=1 rank=257 upper_rank=0 buffer=24000 sm_count=3",
+    "bfloat16 few_distinct 1x24000 k=23000 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 "
+    "threads=64 sample_blocks=1 rank=257 upper_rank=0 buffer=24000 sm_count=2",
+    "float64 twelve_bit_random 1x24000 k=9000 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 "
+    "threads=64 sample_blocks=1 rank=257 upper_rank=0 buffer=24000 sm_count=2",
+)
 LAST_OF_SHARES = (
     "float32 normal 1x17003 k=17003 sorted=0 last_alone=1 form=sort.copy sm_count=3",
     "int16 few_distinct 2x17002 k=17002 sorted=0 last_alone=1 form=sort.copy sm_count=3",
@@ -373,6 +381,20 @@ MUTANTS = (
         LAST_SELECTED,
     ),
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // all warps have theirs", ";", LAST_SELECTED),
+    Mutant("device/stored_candidates.cuh", "__syncthreads();  // none is listed", ";", LAST_OF_MANY),
+    Mutant("device/stored_candidates.cuh", "__syncthreads();  // all are listed", ";", LAST_OF_MANY),
+    Mutant(
+        "device/stored_candidates.cuh",
+        "if (rank == selection.owed) last",
+        "if (rank == 1) last",
+        LAST_OF_MANY,
+    ),
+    Mutant(
+        "device/stored_candidates.cuh",
+        "if (!(x < low) && !(high < x)) list[",
+        "if (!(x < low)) list[",
+        LAST_OF_MANY,
+    ),
     Mutant(
         "device/stored_candidates.cuh",
         "if (list_[i] < last || last < list_[i]) continue;",

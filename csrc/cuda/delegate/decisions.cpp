@@ -86,7 +86,7 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   config.blocks_per_row = blocks_of_passes(problem, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
   config.likely_passes = passes_of_stored(problem, sample.candidates, tuning::kPassOnePassBetween);
-  if (config.likely_passes > 0) config.sample.upper = upper_rank(problem, sample);
+  if (!fit_a_list(problem, sample.candidates)) config.sample.upper = upper_rank(problem, sample);
   config.buffer = sample.room;
   config.launches_ahead = device.compute_capability >= 90;
   return config;

@@ -67,6 +67,9 @@ inline constexpr int kRanksMeeting = 8;
 inline constexpr int kStoredCountBits = 10;
 // The most candidates that a row's last block selects from at once: 64 KB of them, 8192 of 4-byte dtypes.
 inline constexpr int kStoredListBytes = 64 * 1024;
+// Where the last winner alone is wanted, it looks through the keys of so many, for those of one bin of the
+// first digit (1 x 2^28, k = 2^14: 257 us for 262 by a pass).
+inline constexpr int kStoredScannedBytes = 256 * 1024;
 // Digits of the passes: candidates are few, and a pass over them is mostly its bins.
 inline constexpr int kPassStoredDigitBits = 12;
 // Where more are expected, passes that have work: one, as their first digit is known; two for more than so

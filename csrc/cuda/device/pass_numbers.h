@@ -46,10 +46,16 @@ inline int digit_bits_that_fit(const Problem& problem, const Device& device) {
   return bits;
 }
 
+// Whether so many stored candidates are a list that a row's last block selects from at once.
+inline bool fit_a_list(const Problem& problem, double candidates) {
+  const bool wide = dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
+  return candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes;
+}
+
 // Passes that a selection from so many stored candidates is likely to have work for.
 inline int passes_of_stored(const Problem& problem, double candidates, double of_one_pass) {
-  const bool wide = dtype_bytes(problem.dtype) == 8 || !has_narrow_indices(problem.cols);
-  if (candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes) return 0;
+  if (fit_a_list(problem, candidates)) return 0;
+  if (problem.last_alone && candidates * dtype_bytes(problem.dtype) <= tuning::kStoredScannedBytes) return 0;
   return candidates <= of_one_pass ? 1 : 2;
 }
 

@@ -93,6 +93,22 @@ struct CandidateRange {
   }
 };
 
+// The least of a list's entries that reach a bound. By all threads of a block; the same in all.
+template <class Word, class Index>
+__device__ ExtendedKey<Word, Index> least_that_reaches(const ExtendedKey<Word, Index>* list, int entries,
+                                                       const ExtendedKey<Word, Index>& bound) {
+  __shared__ ExtendedKey<Word, Index> of_warps[tuning::kPassThreads / 32];
+  const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
+  auto least = Selection<Word, Index>::highest();
+  for (int i = static_cast<int>(threadIdx.x); i < entries; i += static_cast<int>(blockDim.x)) {
+    if (!(list[i] < bound) && list[i] < least) least = list[i];
+  }
+  least = least_of_warp(least);
+  if (lane == 0) of_warps[threadIdx.x / 32] = least;
+  __syncthreads();  // all warps have theirs
+  return least_of_warp(of_warps[min(lane, warps - 1)]);
+}
+
 // Stored candidates of a row in one block's shared memory, `entries` of those in its buffer `which`. Methods
 // are called by all threads of the block.
 template <class Order, class Index>
@@ -131,7 +147,7 @@ class StoredList {
                            int64_t before) const {
     if (params.wanted == Wanted::kWinners) write(bound, before);
     if (params.wanted != Wanted::kLast) return;
-    const Extended last = least_that_reaches(bound);
+    const Extended last = least_that_reaches(list_, entries_, bound);
     for (int i = static_cast<int>(threadIdx.x); i < entries_; i += static_cast<int>(blockDim.x)) {
       if (list_[i] < last || last < list_[i]) continue;
       output_.write(params.k - 1, value(i), static_cast<Index>(last_index_ - last.reversed));
@@ -140,19 +156,6 @@ class StoredList {
 
  private:
   __device__ Bits value(int i) const { return keeps_values_ ? values_[i] : __ldcg(buffer_.values + i); }
-
-  __device__ Extended least_that_reaches(const Extended& bound) const {
-    __shared__ Extended of_warps[tuning::kPassThreads / 32];
-    const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
-    Extended least = Selection<Word, Index>::highest();
-    for (int i = static_cast<int>(threadIdx.x); i < entries_; i += static_cast<int>(blockDim.x)) {
-      if (!(list_[i] < bound) && list_[i] < least) least = list_[i];
-    }
-    least = least_of_warp(least);
-    if (lane == 0) of_warps[threadIdx.x / 32] = least;
-    __syncthreads();  // all warps have theirs
-    return least_of_warp(of_warps[min(lane, warps - 1)]);
-  }
 
   // Writes the entries that reach the bound, from the row's winner number `before` on.
   __device__ void write(const Extended& bound, int64_t before) const {
@@ -245,6 +248,59 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
   if (threadIdx.x == 0) params.states[row].bound = bound;
 }
 
+// The last winner of a row whose first buffer, `stored` entries, was counted by the range's digit: it is
+// among the selection's candidates, those of one bin, for which the list has room. By one block, which reads
+// all keys of the buffer.
+template <class Order, class Index>
+__device__ auto last_of_bin(const RadixPasses<typename Order::Bits, Index>& params, const Order& order,
+                            int64_t row, int64_t stored,
+                            const Selection<typename KeyWord<typename Order::Bits>::type, Index>& selection,
+                            const CandidateRange<typename KeyWord<typename Order::Bits>::type, Index>& range,
+                            ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index>* list,
+                            uint32_t* histogram, TargetDigitScratch<uint32_t>& scratch) {
+  using Bits = typename Order::Bits;
+  using Word = typename KeyWord<Bits>::type;
+  using Extended = ExtendedKey<Word, Index>;
+  __shared__ uint32_t listed;
+  __shared__ Extended last;
+  const CandidateBuffer<Bits, Index> buffer = params.buffer(0, row);
+  const Extended low = selection.low, high = selection.split;
+  if (threadIdx.x == 0) listed = 0;
+  __syncthreads();  // none is listed
+  visit_row<Reading::kOnce>(
+      buffer.values, stored, /*part=*/0, /*parts=*/1, AllTiles{},
+      [&](const auto& elements, int64_t, bool valid) {
+        uint32_t chosen = 0;
+#pragma unroll
+        for (int i = 0; i < elements.kElements; ++i) {
+          const Word distance = static_cast<Word>(order(elements[i]) - low.key);
+          if (distance <= static_cast<Word>(high.key - low.key)) chosen |= 1u << i;
+        }
+        return valid ? chosen : 0;
+      },
+      [&](Bits bits, int64_t at, bool chosen) {
+        if (!chosen) return;
+        const Extended x{order(bits), static_cast<Index>(static_cast<Index>(params.cols - 1) -
+                                                         __ldcg(buffer.indices + at))};
+        if (!(x < low) && !(high < x)) list[atomicAdd(&listed, 1u)] = x;
+      });
+  __syncthreads();  // all are listed
+  const int count = static_cast<int>(listed), own = static_cast<int>(threadIdx.x);
+  if (count > kListCompared) {
+    const auto bound =
+        narrow_in_list(count, selection, /*slack=*/0, tuning::kStoredCountBits, range.key_bits_left(),
+                       range.index_bits_left(), histogram, scratch, [&](int i) { return list[i]; });
+    return least_that_reaches(list, count, bound);
+  }
+  if (own < count) {
+    uint64_t rank = 1;
+    for (int i = 0; i < count; ++i) rank += list[own] < list[i];
+    if (rank == selection.owed) last = list[own];
+  }
+  __syncthreads();  // it is found
+  return last;
+}
+
 // Adds what a block has counted to the row's counts, of which the last is beyond the bins. By all threads; a
 // barrier first.
 template <class Bits, class Index>
@@ -271,10 +327,11 @@ __device__ void finish_store(const RadixPasses<Bits, Index>& params, int64_t row
 
 // By the row's last block, as pass 0, once all that reaches a bound is in the selection's first buffer,
 // `buffered` of them, and counted by the range's digit; but for those above an upper bound, which win and
-// were written, from the output's first place on and from its last. A few it selects from itself. Otherwise
-// it tells the passes, from the first on, what to read: of what was stored, or of the row if there are more
-// than were stored, what the digit leaves; all of either if the k-th best is beyond the digit or, the bounds
-// being no more than guesses, not between them. `shared`: of a storing block.
+// were written, from the output's first place on and from its last. A few it selects from itself; where no
+// winners are to be written, it looks through more for those of one bin of the digit. Otherwise it tells the
+// passes, from the first on, what to read: of what was stored, or of the row if there are more than were
+// stored, what the digit leaves; all of either if the k-th best is beyond the digit or, the bounds being no
+// more than guesses, not between them. `shared`: of a storing block.
 template <class Order, class Index>
 __device__ void select_stored(
     const RadixPasses<typename Order::Bits, Index>& params, const Order& order, int64_t row,
@@ -345,6 +402,19 @@ __device__ void select_stored(
     list.hand_out(params, bound, static_cast<int64_t>(written));
     if (threadIdx.x != 0) return;
     state.bound = bound;
+    state.begin(1, kNoPass);
+    return;
+  }
+  if (params.wanted != Wanted::kWinners && all_stored &&
+      stored * sizeof(Bits) <= tuning::kStoredScannedBytes &&
+      target.count <= tuning::kStoredListBytes / sizeof(Extended)) {
+    selection.narrow(range.digit, target.digit, target.above, target.count);
+    const Extended last =
+        last_of_bin(params, order, row, static_cast<int64_t>(stored), selection, range,
+                    reinterpret_cast<Extended*>(rest), reinterpret_cast<uint32_t*>(local), list_scratch);
+    if (threadIdx.x != 0) return;
+    if (params.wanted == Wanted::kLast) params.write_last(row, last);
+    state.bound = last;
     state.begin(1, kNoPass);
     return;
   }
