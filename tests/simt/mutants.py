@@ -376,8 +376,8 @@ MUTANTS = (
     # The last winner alone.
     Mutant(
         "device/stored_candidates.cuh",
-        "!(list_[i] < bound) && list_[i] < least",
-        "list_[i] < least",
+        "!(list[i] < bound) && list[i] < least",
+        "list[i] < least",
         LAST_SELECTED,
     ),
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // all warps have theirs", ";", LAST_SELECTED),
