@@ -166,6 +166,8 @@ LAST_OF_MANY = (  # candidates, of a bin of a few and of thousands
     "threads=64 sample_blocks=1 rank=257 upper_rank=0 buffer=24000 sm_count=2",
     "float64 twelve_bit_random 1x24000 k=9000 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 "
     "threads=64 sample_blocks=1 rank=257 upper_rank=0 buffer=24000 sm_count=2",
+    "float32 all_equal 1x40000 k=20000 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 threads=64 "
+    "sample_blocks=1 rank=250 upper_rank=5 buffer=40000 sm_count=2",
 )
 LAST_OF_SHARES = (
     "float32 normal 1x17003 k=17003 sorted=0 last_alone=1 form=sort.copy sm_count=3",
@@ -383,18 +385,8 @@ MUTANTS = (
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // all warps have theirs", ";", LAST_SELECTED),
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // none is listed", ";", LAST_OF_MANY),
     Mutant("device/stored_candidates.cuh", "__syncthreads();  // all are listed", ";", LAST_OF_MANY),
-    Mutant(
-        "device/stored_candidates.cuh",
-        "if (rank == selection.owed) last",
-        "if (rank == 1) last",
-        LAST_OF_MANY,
-    ),
-    Mutant(
-        "device/stored_candidates.cuh",
-        "if (!(x < low) && !(high < x)) list[",
-        "if (!(x < low)) list[",
-        LAST_OF_MANY,
-    ),
+    Mutant("device/stored_candidates.cuh", "rank == selection.owed", "rank == 1", LAST_OF_MANY),
+    Mutant("device/stored_candidates.cuh", "!(x < low) && !(high < x)", "!(x < low)", LAST_OF_MANY),
     Mutant(
         "device/stored_candidates.cuh",
         "if (list_[i] < last || last < list_[i]) continue;",
