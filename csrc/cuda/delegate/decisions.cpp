@@ -73,8 +73,8 @@ FromMaxima FromMaxima::plan(const Problem& problem, const Device& device, const 
   const int64_t most = (problem.k << config.alpha) / config.beta + problem.k * 32 + 64;
   config.second_buffer =
       std::min({most, problem.cols, std::max(problem.cols / tuning::kDelegateMinBufferShare, 2 * problem.k)});
-  config.likely_passes =
-      passes_of_stored(problem, 2.0 * static_cast<double>(problem.k), tuning::kPassOnePassCandidates);
+  config.likely_passes = passes_of_stored(problem, 2.0 * static_cast<double>(problem.k),
+                                          tuning::kPassOnePassCandidates, problem.last_alone);
   config.launches_ahead = device.compute_capability >= 90;
   return config;
 }
@@ -85,7 +85,8 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   config.sample = sample;
   config.blocks_per_row = blocks_of_passes(problem, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
-  config.likely_passes = passes_of_stored(problem, sample.candidates, tuning::kPassOnePassBetween);
+  config.likely_passes =
+      passes_of_stored(problem, sample.candidates, tuning::kPassOnePassBetween, problem.last_alone);
   if (!fit_a_list(problem, sample.candidates)) config.sample.upper = upper_rank(problem, sample);
   config.buffer = sample.room;
   config.launches_ahead = device.compute_capability >= 90;
@@ -187,7 +188,8 @@ TwoBounds with_bounds(const Problem& problem, const Device& device) {
   config.candidates = bounds.candidates;
   config.buffer = bounds.room;
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
-  config.likely_passes = passes_of_stored(problem, config.candidates, tuning::kPassOnePassBetween);
+  config.likely_passes =
+      passes_of_stored(problem, config.candidates, tuning::kPassOnePassBetween, problem.last_alone);
   config.launches_ahead = device.compute_capability >= 90;
   return config;
 }

@@ -68,7 +68,7 @@ inline constexpr int kStoredCountBits = 10;
 // The most candidates that a row's last block selects from at once: 64 KB of them, 8192 of 4-byte dtypes.
 inline constexpr int kStoredListBytes = 64 * 1024;
 // Where the last winner alone is wanted, it looks through the keys of so many, for those of one bin of the
-// first digit (1 x 2^28, k = 2^14: 257 us for 262 by a pass).
+// first digit, in place of a pass (1 x 2^28, k = 2^14: 1.09 floors for 1.12).
 inline constexpr int kStoredScannedBytes = 256 * 1024;
 // Digits of the passes: candidates are few, and a pass over them is mostly its bins.
 inline constexpr int kPassStoredDigitBits = 12;

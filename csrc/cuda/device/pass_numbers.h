@@ -52,10 +52,11 @@ inline bool fit_a_list(const Problem& problem, double candidates) {
   return candidates * (wide ? 16 : 8) <= tuning::kStoredListBytes;
 }
 
-// Passes that a selection from so many stored candidates is likely to have work for.
-inline int passes_of_stored(const Problem& problem, double candidates, double of_one_pass) {
+// Passes that a selection from so many stored candidates is likely to have work for. `last_alone`: of the
+// last winner, or of the bound that it is; the others are not written.
+inline int passes_of_stored(const Problem& problem, double candidates, double of_one_pass, bool last_alone) {
   if (fit_a_list(problem, candidates)) return 0;
-  if (problem.last_alone && candidates * dtype_bytes(problem.dtype) <= tuning::kStoredScannedBytes) return 0;
+  if (last_alone && candidates * dtype_bytes(problem.dtype) <= tuning::kStoredScannedBytes) return 0;
   return candidates <= of_one_pass ? 1 : 2;
 }
 

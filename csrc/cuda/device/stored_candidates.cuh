@@ -251,15 +251,13 @@ __device__ void take_best_of_stored(const RadixPasses<typename Order::Bits, Inde
 // The last winner of a row whose first buffer, `stored` entries, was counted by the range's digit: it is
 // among the selection's candidates, those of one bin, for which the list has room. By one block, which reads
 // all keys of the buffer.
-template <class Order, class Index>
-__device__ auto last_of_bin(const RadixPasses<typename Order::Bits, Index>& params, const Order& order,
-                            int64_t row, int64_t stored,
-                            const Selection<typename KeyWord<typename Order::Bits>::type, Index>& selection,
-                            const CandidateRange<typename KeyWord<typename Order::Bits>::type, Index>& range,
-                            ExtendedKey<typename KeyWord<typename Order::Bits>::type, Index>* list,
-                            uint32_t* histogram, TargetDigitScratch<uint32_t>& scratch) {
-  using Bits = typename Order::Bits;
-  using Word = typename KeyWord<Bits>::type;
+template <class Order, class Bits, class Word, class Index>
+__device__ ExtendedKey<Word, Index> last_of_bin(const RadixPasses<Bits, Index>& params, const Order& order,
+                                                int64_t row, int64_t stored,
+                                                const Selection<Word, Index>& selection,
+                                                const CandidateRange<Word, Index>& range,
+                                                ExtendedKey<Word, Index>* list, uint32_t* histogram,
+                                                TargetDigitScratch<uint32_t>& scratch) {
   using Extended = ExtendedKey<Word, Index>;
   __shared__ uint32_t listed;
   __shared__ Extended last;

@@ -82,9 +82,7 @@ OneRead OneRead::plan(const SparsifyProblem& problem, const Problem& selection, 
   }
   config.blocks_per_row = blocks_of_passes(selection, device);
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(selection, device));
-  Problem bound = selection;  // is all that is asked for, like a last winner
-  bound.last_alone = true;
-  config.likely_passes = passes_of_stored(bound, candidates, of_one_pass);
+  config.likely_passes = passes_of_stored(selection, candidates, of_one_pass, /*last_alone=*/true);
   config.store_blocks_per_row = static_cast<int>(divide_up(config.blocks_per_row, tuning::kPassBlocksPerSm));
   const int64_t warps = int64_t{config.store_blocks_per_row} * (tuning::kPassThreads / 32);
   const int bytes = dtype_bytes(problem.dtype);
