@@ -60,11 +60,19 @@ class Point:
 SHARES = (0.0001, 0.001, 0.01, 0.1)
 DTYPES = ("float32", "bfloat16", "float16")
 ALL = [Point(10**n, share, dtype) for n in range(5, 10) for dtype in DTYPES for share in SHARES]
+# Of DistributedDataParallel: 1 MB, its first, and 25 MB.
+BUCKETS = [
+    Point(size // (4 if dtype == "float32" else 2), share, dtype)
+    for size in (2**20, 25 * 2**20)
+    for dtype in DTYPES
+    for share in SHARES
+]
 QUICK = [Point(10**4, 0.01), Point(10**5, 0.001, "bfloat16"), Point(10**5, 0.1, "float16")]
 SETS = {
     "quick": QUICK,
     "goals": [point for point in ALL if point.dtype == "float32" or point.elements == 10**8],
     "all": ALL,
+    "buckets": BUCKETS,
 }
 
 

@@ -1,9 +1,10 @@
-// How a sparsification's plan is run: with one read, or step by step: accumulate, select, put the winners in
-// ascending order, take them out.
+// How a sparsification's plan is run: in one launch, with one read, or step by step: accumulate, select, put
+// the winners in ascending order, take them out.
 #include "cuda/topk.h"
 
 #include <algorithm>
 
+#include "cuda/device/cluster_launch.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda {
@@ -32,11 +33,18 @@ struct SparsifyMemory {
 }  // namespace
 
 size_t workspace_bytes(const SparsifyPlan& plan) {
-  return plan.one_read ? plan.one_read->workspace_bytes(plan.problem) : SparsifyMemory(plan, nullptr).bytes;
+  const size_t resident = plan.resident ? plan.resident->workspace_bytes(plan.problem) : 0;
+  const size_t others =
+      plan.one_read ? plan.one_read->workspace_bytes(plan.problem) : SparsifyMemory(plan, nullptr).bytes;
+  return std::max(resident, others);
 }
 
 ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream stream) {
   const SparsifyProblem& problem = plan.problem;
+  if (plan.resident) {
+    const ErrorCode error = plan.resident->run(problem, buffers, stream);
+    if (!lacks_room(error)) return error;
+  }
   if (plan.one_read) return plan.one_read->run(problem, buffers, stream);
   if (problem.update != Update::kNone) {
     const ErrorCode error = sparsify::accumulate(plan.config, problem, buffers, stream);

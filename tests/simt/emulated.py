@@ -262,7 +262,9 @@ class _Sparsify(ctypes.Structure):
     _fields_ = [
         *(
             (name, ctypes.c_int32)
-            for name in ("dtype", "add_dtype", "update", "wide_indices", "one_read", "two_sided")
+            for name in (
+                "dtype", "add_dtype", "update", "wide_indices", "resident", "one_read", "two_sided",
+            )
         ),
         *((name, ctypes.c_double) for name in ("alpha", "mu")),
         *(
@@ -515,11 +517,12 @@ class Library:
 
     def sparsify(
         self, tensor, k: int, add=None, alpha=1.0, momentum=None, mu=0.0, index_dtype=torch.int32,
-        one_read: bool | None = None, two_sided: bool | None = None, device: Device = Device(),
-        seed: int = 1,
+        resident: bool | None = None, one_read: bool | None = None, two_sided: bool | None = None,
+        device: Device = Device(), seed: int = 1,
     ):  # fmt: skip
-        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed. one_read:
-        whether it is one, where that serves, and two_sided, whether by two bounds; None: as planned."""
+        """(values, indices, plan), as of torch_topk.sparsify_; `tensor` and `momentum` are changed. resident:
+        whether it is, where that serves, one_read, whether it is one, and two_sided, whether by two bounds;
+        None: as planned."""
         rows, cols = tensor.shape
         values = torch.empty((rows, k), dtype=tensor.dtype)
         indices = torch.empty((rows, k), dtype=index_dtype)
@@ -528,6 +531,7 @@ class Library:
             add_dtype=_DTYPES[tensor.dtype if add is None else add.dtype],
             update=0 if add is None else 3 if momentum is not None else 1 if alpha == 1 else 2,
             wide_indices=index_dtype == torch.int64,
+            resident=-1 if resident is None else resident,
             one_read=-1 if one_read is None else one_read,
             two_sided=-1 if two_sided is None else two_sided,
             alpha=alpha,

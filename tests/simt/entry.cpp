@@ -90,7 +90,8 @@ struct SimtRerank {
 };
 
 struct SimtSparsify {
-  int32_t dtype, add_dtype, update, wide_indices, one_read, two_sided;  // the last two: below 0, the plan's
+  int32_t dtype, add_dtype, update, wide_indices;
+  int32_t resident, one_read, two_sided;  // below 0: the plan's
   double alpha, mu;
   int64_t rows, cols, self_stride, add_stride, momentum_stride, k;
   void* self;
@@ -565,8 +566,9 @@ int simt_sparsify(const SimtSparsify* call, const SimtDevice* device, char* text
     const auto choice = [](int32_t of_call) {
       return of_call < 0 ? std::nullopt : std::optional<bool>(of_call != 0);
     };
-    const auto plan = cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers),
-                                               choice(call->one_read), choice(call->two_sided));
+    const auto plan =
+        cuda::make_sparsify_plan(problem, gpu, cuda::sparsify::is_aligned(problem, buffers),
+                                 choice(call->resident), choice(call->one_read), choice(call->two_sided));
     cuda::describe(plan, text, bytes);
 
     const size_t element = gputopk::dtype_bytes(problem.dtype), index = problem.wide_indices ? 8 : 4;

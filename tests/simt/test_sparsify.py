@@ -21,12 +21,13 @@ def spread(tensor: torch.Tensor, apart: int) -> torch.Tensor:
 
 
 def run(self, k, apart=(0, 0, 0), seed=1, sm_count=2, **options):
-    """By reference.check, both ways: step by step, and with one read where that serves."""
+    """By reference.check, all ways: step by step, and with one read, and in one launch, where these serve."""
     for one_read in (False, True):
         reference.check(kernels(apart, seed, sm_count, one_read), self, k, **options)
+    reference.check(kernels(apart, seed, sm_count, None, resident=True), self, k, **options)
 
 
-def kernels(apart, seed, sm_count, one_read, plans=None, two_sided=None):
+def kernels(apart, seed, sm_count, one_read, plans=None, two_sided=None, resident=False):
     """reference.check's function: the kernels, on copies whose rows lie so far apart. Adds to `plans`."""
 
     def function(tensor, k, add=None, momentum=None, **others):
@@ -35,7 +36,7 @@ def kernels(apart, seed, sm_count, one_read, plans=None, two_sided=None):
         kept = None if momentum is None else spread(momentum, apart[2])
         values, indices, plan = emulated.library().sparsify(
             mine, k, add=add, momentum=kept, seed=seed, device=emulated.Device(sm_count=sm_count),
-            one_read=one_read, two_sided=two_sided, **others,
+            resident=resident, one_read=one_read, two_sided=two_sided, **others,
         )  # fmt: skip
         if plans is not None:
             plans.append(plan)
@@ -156,6 +157,54 @@ def test_long_rows_are_read_once():
         plans = []
         reference.check(kernels((0, 0, 0), 1, 7, None, plans), torch.randn(1, cols), 90)
         assert ("one read" in plans[0]) == reads_once
+
+
+@pytest.mark.parametrize("update", reference.UPDATES)
+@pytest.mark.parametrize(("dtype", "add_dtype"), reference.PAIRS)
+def test_resident(dtype, add_dtype, update):
+    """Parts of whole vectors and of a part of one, of several blocks and of one, blocks that have nothing; few
+    winners to all."""
+    for rows, cols, sm_count, k, apart in (
+        (1, 20_003, 3, 77, 0),
+        (1, 30_000, 4, 15_000, 0),
+        (3, 9_000, 7, 1, 8),
+        (2, 4_111, 2, 4_111, 1),
+        (1, 5, 4, 2, 0),
+    ):
+        if apart == 1 and dtype.itemsize != 8:
+            apart = 16 // dtype.itemsize - cols % (16 // dtype.itemsize)
+        self = inputs.make("normal", rows, cols, torch.float32).to(dtype)
+        add = inputs.make("normal", rows, cols, torch.float32, seed=1).to(add_dtype)
+        momentum = inputs.make("normal", rows, cols, torch.float32, seed=2).to(dtype)
+        options = reference.options_of(update, add, momentum)
+        plans = []
+        function = kernels((apart,) * 3, cols, sm_count, None, plans, resident=True)
+        reference.check(function, self, k, **options)
+        assert "resident" in plans[0] or (apart == 1 and rows > 1)
+
+
+@pytest.mark.parametrize("k", [1, 40, 1500, 7000, 15_999])
+@pytest.mark.parametrize(
+    "name",
+    ["all_equal", "few_distinct", "increasing", "decreasing", "winners_in_one_subrange", "all_nan",
+     "nan_rows", "one_number_among_nan", "all_infinite", "twelve_bit_random", "signed_zeros"],
+)  # fmt: skip
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_resident_hostile_rows(name, k, dtype):
+    """Digits that go on to the index, rows of which none is finite, lists that are ranked and narrowed."""
+    self = inputs.make(name, 2, 16_000, torch.float32).to(dtype)
+    function = kernels((0, 0, 0), 2, 6, None, resident=True)
+    reference.check(function, self, k)
+    add = torch.ones_like(self)
+    reference.check(function, self, k, add=add, momentum=torch.ones_like(self), mu=reference.MU)
+
+
+def test_rows_that_shared_memory_holds_are_resident():
+    cols = 2 * 4 * 12_000
+    for sm_count, is_resident in ((1, False), (2, True)):
+        plans = []
+        reference.check(kernels((0, 0, 0), 1, sm_count, None, plans, resident=None), torch.randn(1, cols), 90)
+        assert ("resident" in plans[0]) == is_resident
 
 
 def test_rows_that_do_not_begin_at_vectors_go_step_by_step():

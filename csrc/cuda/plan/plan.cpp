@@ -365,10 +365,13 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
 }
 
 SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
-                                std::optional<bool> one_read, std::optional<bool> two_sided) {
-  SparsifyPlan plan{problem,      device,       sparsify::plan(problem, device, aligned),
-                    std::nullopt, std::nullopt, std::nullopt};
+                                std::optional<bool> resident, std::optional<bool> one_read,
+                                std::optional<bool> two_sided) {
+  SparsifyPlan plan{problem, device, sparsify::plan(problem, device, aligned), {}, {}, {}, {}};
   if (problem.k == 0) return plan;
+  if (resident.value_or(true) && sparsify::Resident::serves(problem, device, aligned)) {
+    plan.resident = sparsify::Resident::plan(problem, device);
+  }
   Problem selection;
   selection.dtype = problem.dtype;
   selection.rows = problem.rows;
@@ -399,6 +402,10 @@ void describe(const SparsifyPlan& plan, char* text, size_t text_bytes) {
   if (plan.selection) describe(*plan.selection, selection, sizeof(selection));
   if (plan.order) describe(*plan.order, order, sizeof(order));
   if (plan.one_read) plan.one_read->describe(selection, sizeof(selection));
+  if (plan.resident) {
+    plan.resident->describe(selection, sizeof(selection));
+    order[0] = '\0';
+  }
   std::snprintf(text, text_bytes, "sparsify: %s of %s, %d elements at a time in %d blocks; %s; %s",
                 update_name(problem.update), dtype_name(problem.add_dtype), plan.config.width,
                 plan.config.accumulate_blocks, selection, order);

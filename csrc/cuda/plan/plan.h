@@ -148,10 +148,13 @@ struct SparsifyPlan {
   std::optional<Plan> selection;              // of the winners, in any order; k > 0
   std::optional<Plan> order;                  // of their indices, the least first, all of them
   std::optional<sparsify::OneRead> one_read;  // in place of all of these
+  // In place of what is above, but where a context has no room for it.
+  std::optional<sparsify::Resident> resident;
 };
 
-// `one_read`, and its `two_sided`: a test's choice, where that serves.
+// `resident`, `one_read`, and its `two_sided`: a test's choice, where that serves.
 SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
+                                std::optional<bool> resident = std::nullopt,
                                 std::optional<bool> one_read = std::nullopt,
                                 std::optional<bool> two_sided = std::nullopt);
 

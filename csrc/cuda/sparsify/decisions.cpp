@@ -45,13 +45,38 @@ Config plan(const SparsifyProblem& problem, const Device& device, bool aligned) 
   return config;
 }
 
-bool OneRead::serves(const SparsifyProblem& problem, bool aligned) {
-  // Of dense rows `aligned` says only that the first begins well, as they are accumulated as one.
+namespace {
+
+// Of dense rows `aligned` says only that the first begins well, as they are accumulated as one.
+bool rows_are_aligned(const SparsifyProblem& problem, bool aligned) {
   const int64_t width = 16 / dtype_bytes(problem.dtype);
-  const bool rows_are_aligned =
-      aligned && (problem.rows == 1 || !is_dense(problem) || problem.cols % width == 0);
-  return rows_are_aligned && has_narrow_indices(problem.cols) && problem.cols >= tuning::kSampleMinCols &&
-         problem.k <= problem.cols / tuning::kOneReadMinColsPerK &&
+  return aligned && (problem.rows == 1 || !is_dense(problem) || problem.cols % width == 0);
+}
+
+}  // namespace
+
+Resident Resident::plan(const SparsifyProblem& problem, const Device& device) {
+  const int64_t vectors = divide_up(problem.cols, 16 / dtype_bytes(problem.dtype));
+  const int64_t most = std::max<int64_t>(device.sm_count / std::max<int64_t>(problem.rows, 1), 1);
+  const int64_t blocks = std::clamp<int64_t>(divide_up(vectors, tuning::kHeldLeastVectors), 1, most);
+  const int64_t lines = divide_up(vectors, blocks * int64_t{tuning::kHeldVectorsOfLine});
+  const int64_t part = std::min(lines * tuning::kHeldVectorsOfLine, int64_t{INT32_MAX});
+  return {static_cast<int>(blocks), static_cast<int>(part)};
+}
+
+bool Resident::serves(const SparsifyProblem& problem, const Device& device, bool aligned) {
+  return rows_are_aligned(problem, aligned) && problem.cols > 0 && problem.rows <= device.sm_count &&
+         tuning::held_bytes(plan(problem, device).part_vectors) + tuning::kHeldStaticBytes <=
+             device.shared_bytes_per_block;
+}
+
+void Resident::describe(char* text, size_t text_bytes) const {
+  std::snprintf(text, text_bytes, "resident: %d blocks a row, %d vectors a block", blocks, part_vectors);
+}
+
+bool OneRead::serves(const SparsifyProblem& problem, bool aligned) {
+  return rows_are_aligned(problem, aligned) && has_narrow_indices(problem.cols) &&
+         problem.cols >= tuning::kSampleMinCols && problem.k <= problem.cols / tuning::kOneReadMinColsPerK &&
          problem.rows * divide_up(problem.cols, tuning::kLeastChunk) <= INT32_MAX;
 }
 

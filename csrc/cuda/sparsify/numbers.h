@@ -1,6 +1,8 @@
 // Numbers of sparsification. Those without a measurement are of copies and reads elsewhere here.
 #pragma once
 
+#include <cstdint>
+
 namespace gputopk::cuda::tuning {
 
 inline constexpr int kSparsifyThreads = 256;
@@ -41,5 +43,26 @@ inline constexpr int64_t kMostSpans = 2048;
 inline constexpr int64_t kOneReadMinCols = 1 << 18;
 // And up to one winner of so many: of more, the store of candidates is a good part of the row.
 inline constexpr int64_t kOneReadMinColsPerK = 8;
+
+// ---- Resident ----
+
+// One block an SM, with 64 registers a thread; 16-byte loads of each tensor in flight a thread.
+inline constexpr int kHeldThreads = 1024;
+constexpr int held_in_flight(bool momentum) { return momentum ? 1 : 2; }
+// Vectors of each tensor that a block fetches into L2 meanwhile, while all blocks begin: what an SM reads in
+// the 2.5 us that this takes.
+constexpr int held_prefetched(bool momentum) { return (momentum ? 2 : 3) * kHeldThreads; }
+// Of float32's 31 bits two digits leave some ten candidates of 10^7, of the 15 of 2-byte dtypes as many as
+// are put in order.
+inline constexpr int kHeldDigitBits = 11;
+// A block's part is a vector a thread, or as many more as there are.
+inline constexpr int64_t kHeldLeastVectors = kHeldThreads;
+inline constexpr int kHeldVectorsOfLine = 8;
+// Shared memory of a block: two histograms, the part and a byte for each of its vectors; and the kernel's own
+// variables.
+constexpr int64_t held_bytes(int64_t vectors) {
+  return (int64_t{2 * sizeof(uint32_t)} << kHeldDigitBits) + vectors * 17;
+}
+inline constexpr int kHeldStaticBytes = 1024;
 
 }  // namespace gputopk::cuda::tuning

@@ -73,4 +73,17 @@ struct OneRead {
   ErrorCode run(const SparsifyProblem& problem, const SparsifyBuffers& buffers, Stream stream) const;
 };
 
+// All of it in one launch, of rows that the SMs' shared memory holds.
+struct Resident {
+  int blocks;        // of a row, which all run at once
+  int part_vectors;  // of 16 bytes, that a block holds
+
+  // `aligned` as above.
+  static bool serves(const SparsifyProblem& problem, const Device& device, bool aligned);
+  static Resident plan(const SparsifyProblem& problem, const Device& device);
+  void describe(char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const SparsifyProblem& problem) const;
+  ErrorCode run(const SparsifyProblem& problem, const SparsifyBuffers& buffers, Stream stream) const;
+};
+
 }  // namespace gputopk::cuda::sparsify

@@ -13,12 +13,14 @@ namespace gputopk::cuda::sparsify {
 
 // An element as it lies in memory, and as the number that is computed with.
 struct Float32 {
+  static constexpr DType kDType = DType::kFloat32;
   using Bits = uint32_t;
   using Number = float;
   __device__ static float widen(uint32_t bits) { return __uint_as_float(bits); }
   __device__ static uint32_t narrow(float number) { return __float_as_uint(number); }
 };
 struct Float64 {
+  static constexpr DType kDType = DType::kFloat64;
   using Bits = uint64_t;
   using Number = double;
   __device__ static double widen(uint64_t bits) { return __longlong_as_double(static_cast<long long>(bits)); }
@@ -27,6 +29,7 @@ struct Float64 {
   }
 };
 struct Float16 {
+  static constexpr DType kDType = DType::kFloat16;
   using Bits = uint16_t;
   using Number = float;
   __device__ static float widen(uint16_t bits) { return __half2float(__ushort_as_half(bits)); }
@@ -37,6 +40,7 @@ struct Float16 {
   }
 };
 struct BFloat16 {
+  static constexpr DType kDType = DType::kBFloat16;
   using Bits = uint16_t;
   using Number = float;
   __device__ static float widen(uint16_t bits) { return __uint_as_float(uint32_t{bits} << 16); }
