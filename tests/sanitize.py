@@ -151,11 +151,14 @@ def run_other_operators(device: str = "cuda") -> int:
         for k in (7, 700):
             torch_topk.sparsify_(gradient.clone(), k, add=gradient, alpha=0.5)
             runs += 1
-        # Long enough for one read, by one bound and by two.
+        # With one read, by one bound and by two; and of rows that are held, step by step.
         gradient = torch.randn(2**21, device=device).to(dtype)
         for k in (700, 2**18):
             torch_topk.sparsify_(gradient.clone(), k, add=gradient)
             runs += 1
+            for way in ("one_read", "steps") if device == "cuda" else ():
+                torch.ops.gputopk._sparsify(gradient.clone(), k, add=gradient, way=way)
+                runs += 1
         for queries, candidates, dims in ((1, 1000, 129), (40, 70, 96)):
             vectors = torch.randn(500, dims, device=device).to(dtype)
             ids = torch.randint(-2, 500, (queries, candidates), device=device)

@@ -1,5 +1,5 @@
 """Loads libgputopk_study.so, whose operators benches and GPU tests call and no user does: `_air`,
-`_delegate`, `_grid_select`, `_split_bucket`, `_varlen`, `_strided`, `_form`, the baselines
+`_delegate`, `_grid_select`, `_split_bucket`, `_varlen`, `_sparsify`, `_strided`, `_form`, the baselines
 `_per_thread_topk`, `_bucket_topk` and `_tree_topk`, and `_read_floor`. `make study` builds it."""
 
 from __future__ import annotations

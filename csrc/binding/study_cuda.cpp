@@ -12,6 +12,7 @@
 #include "binding/cuda_algorithm.h"
 #include "binding/cuda_device.h"
 #include "binding/run_plan.h"
+#include "binding/sparsify.h"
 #include "binding/varlen.h"
 #include "cuda/baselines.h"
 #include "cuda/topk.h"
@@ -281,6 +282,29 @@ VarlenOutputs varlen_study(const Tensor& self, int64_t k, const MaybeTensor& len
   return topk_varlen(arguments, run);
 }
 
+// A way of cuda::make_sparsify_plan's.
+template <bool kResident, bool kOneRead>
+void run_sparsify(const SparsifyProblem& problem, SparsifyBuffers buffers, const Tensor& like) {
+  const CurrentDevice current(like.get_device_index());
+  const auto plan =
+      cuda::make_sparsify_plan(problem, device_of(like.get_device_index()),
+                               cuda::sparsify::is_aligned(problem, buffers), kResident, kOneRead);
+  check(plan.resident.has_value() == kResident && (kResident || plan.one_read.has_value() == kOneRead),
+        "gputopk::_sparsify: that way does not serve ", problem.rows, " rows of ", problem.cols,
+        " elements and k ", problem.k);
+  run_plan(plan, buffers, like, kSparsify);
+}
+
+std::tuple<Tensor, Tensor> sparsify_study(Tensor self, int64_t k, std::optional<Tensor> add, double alpha,
+                                          std::optional<Tensor> momentum, double mu, std::string way) {
+  const RunSparsify run = way == "resident"   ? run_sparsify<true, false>
+                          : way == "one_read" ? run_sparsify<false, true>
+                          : way == "steps"    ? run_sparsify<false, false>
+                                              : nullptr;
+  check(run != nullptr, "gputopk::_sparsify: way must be resident, one_read or steps, but is ", way);
+  return sparsify({self, k, add, alpha, momentum, mu, std::nullopt}, run);
+}
+
 std::tuple<Tensor, Tensor> strided_study(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted,
                                          int64_t algorithm, int64_t panel_bytes) {
   const Request request = canonicalise(self, {k, dim, largest, sorted, false, std::nullopt, algorithm});
@@ -330,6 +354,10 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
   m.def(
       "_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? mask=None, int "
       "order=0, str form) -> (Tensor values, Tensor indices, Tensor counts)");
+  // sparsify_ in one launch, with one read, or step by step: "resident", "one_read", "steps".
+  m.def(
+      "_sparsify(Tensor(a!) self, SymInt k, *, Tensor? add=None, float alpha=1, Tensor(b!)? momentum=None, "
+      "float mu=0, str way) -> (Tensor values, Tensor indices)");
   // topk whose rows are moved together, panels of so many bytes at a time.
   m.def(
       "_strided(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, int algorithm=0, "
@@ -365,6 +393,7 @@ STABLE_TORCH_LIBRARY_IMPL(gputopk, CUDA, m) {
   m.impl("_grid_select", TORCH_BOX(&grid_select_study));
   m.impl("_split_bucket", TORCH_BOX(&split_bucket_study));
   m.impl("_varlen", TORCH_BOX(&varlen_study));
+  m.impl("_sparsify", TORCH_BOX(&sparsify_study));
   m.impl("_strided", TORCH_BOX(&strided_study));
   m.impl("_form", TORCH_BOX(&form_study));
   m.impl("_per_thread_topk", TORCH_BOX(&per_thread_topk));

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import functools
+
 import pytest
 import torch
 
-from tests import delegate_model, inputs
+from tests import delegate_model, inputs, study_library  # noqa: F401 (loads _sparsify)
 from tests import sparsify_reference as reference
 from torch_topk import sparsify_
 
 pytestmark = pytest.mark.gpu
 
 
-def on_gpu(self, k, **options):
-    """reference.check's function: on copies there, and back."""
+WAYS = ("resident", "one_read", "steps")
+
+
+def on_gpu(self, k, way=None, **options):
+    """reference.check's function: on copies there, and back. By a way, or as planned."""
     moved = {name: v.cuda() if isinstance(v, torch.Tensor) else v for name, v in options.items()}
     there = self.cuda()
-    values, indices = sparsify_(there, k, **moved)
+    if way is None:
+        values, indices = sparsify_(there, k, **moved)
+    else:
+        values, indices = torch.ops.gputopk._sparsify(there, k, way=way, **moved)
     self.copy_(there)
     if options.get("momentum") is not None:
         options["momentum"].copy_(moved["momentum"])
@@ -35,14 +43,37 @@ def test_exact(dtype, add_dtype, rows, cols, k, update):
     reference.check(on_gpu, self, k, **options)
 
 
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("update", reference.UPDATES)
+@pytest.mark.parametrize(("dtype", "add_dtype"), reference.PAIRS)
+def test_each_way(dtype, add_dtype, update, way):
+    """The step's function by a plan that the request would not get."""
+    self, add, momentum = (inputs.make("normal", 1, 300_000, torch.float32, seed=i) for i in range(3))
+    options = reference.options_of(update, add.to(add_dtype), momentum.to(dtype))
+    for k in (40, 9_000):
+        reference.check(functools.partial(on_gpu, way=way), self.to(dtype), k, **options)
+
+
+@pytest.mark.parametrize("way", [None, "one_read"])
 @pytest.mark.parametrize("name", inputs.names_for(torch.float32))
 @pytest.mark.parametrize(("rows", "cols"), [(2, 40_000), (2, 70_008), (1, 3_000_000)])
-def test_named_inputs(name, rows, cols):
+def test_named_inputs(name, rows, cols, way):
+    if way == "one_read" and cols == 40_000:
+        way = "steps"
     self = inputs.make(name, rows, cols, torch.float32)
     ks = (1, 500, 8_000, cols // 9)
     options = {"add": self, "momentum": torch.ones_like(self), "mu": reference.MU}
-    reference.check(on_gpu, torch.zeros_like(self), *ks, **options)
-    reference.check(on_gpu, torch.zeros_like(self), *ks, add=self)
+    function = functools.partial(on_gpu, way=way)
+    reference.check(function, torch.zeros_like(self), *ks, **options)
+    reference.check(function, torch.zeros_like(self), *ks, add=self)
+
+
+@pytest.mark.parametrize("cols", [6_700_000, 7_100_000])
+def test_the_longest_rows_that_are_resident(cols):
+    """As many as shared memory holds, and more."""
+    self = torch.randn(1, cols)
+    for k in (700, cols // 50):
+        reference.check(on_gpu, self, k, add=torch.randn(1, cols))
 
 
 @pytest.mark.parametrize("k", [3, 2_000, 90_000])
@@ -54,7 +85,7 @@ def test_a_bound_that_misleads(k):
     for inside, outside in ((2.0, 1.0), (1.0, 2.0)):
         self = outside + torch.rand(1, cols) / 4
         self[0, sampled] = inside + torch.rand(len(sampled)) / 4
-        reference.check(on_gpu, self, k)
+        reference.check(functools.partial(on_gpu, way="one_read"), self, k)
 
 
 def test_steps_of_one_graph():

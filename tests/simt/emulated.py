@@ -263,7 +263,13 @@ class _Sparsify(ctypes.Structure):
         *(
             (name, ctypes.c_int32)
             for name in (
-                "dtype", "add_dtype", "update", "wide_indices", "resident", "one_read", "two_sided",
+                "dtype",
+                "add_dtype",
+                "update",
+                "wide_indices",
+                "resident",
+                "one_read",
+                "two_sided",
             )
         ),
         *((name, ctypes.c_double) for name in ("alpha", "mu")),

@@ -86,7 +86,11 @@ __global__ void __launch_bounds__(most_threads(kAhead))
   const int64_t first = min(number * sharing.part_cols, row.cols);
   const Part<Bits> part{row.begin + first, min(sharing.part_cols, row.cols - first), first,
                         static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
-  const auto output = params.rows.writer(row_number, params.output.row(row_number, params.places));
+  // Looked up again where it is needed: registers are few while the row is read.
+  const auto output_of_row = [&] {
+    const int64_t own = blockIdx.x / static_cast<unsigned>(cluster_blocks);
+    return params.rows.writer(own, params.output.row(own, params.places));
+  };
   const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
 
   // By position where all candidates win, and any order will do.
@@ -97,7 +101,7 @@ __global__ void __launch_bounds__(most_threads(kAhead))
   if constexpr (Rows::kWindows) {
     candidates = {params.rows.rows.candidates.of(row_number)};
     count = params.rows.count_of(row_number, row);
-    if (write_unselected(params.rows, row, part, number == 0, count, params.places, output)) return;
+    if (write_unselected(params.rows, row, part, number == 0, count, params.places, output_of_row())) return;
     by_position = params.rows.rows.any_order && row.k == count;
   }
   bool has_bound = false;
@@ -123,6 +127,7 @@ __global__ void __launch_bounds__(most_threads(kAhead))
 
   // Step 3.
   if (!bring_together(listed, shared.listed, blocks, number, memory, shared.sort)) return;
+  const auto output = output_of_row();
   sort_prepared<kItems>(
       static_cast<int>(listed.all), row.k, order, memory, shared.sort,
       [&](int i, Bits& bits, Index& index) {

@@ -10,10 +10,11 @@
 //      chosen, a bit for each.
 //   3. Where few candidates are left, each block adds its own to a list of the row's, and says how many of
 //   its
-//      elements are better than all of them. While it waits for the others, it stores the vectors of which
-//      nothing is chosen, with zeros in winners' places. Then it finds the bound among the list, and how many
-//      winners the blocks before it have. Where all that are left win, there is no list.
-//   4. It stores the other vectors, and writes winners in order of index. Where none of a row's is finite,
+//      elements are better than all of them. While it waits for the others, it stores what lies in lines of
+//      which nothing is chosen, unless those are few, with zeros in winners' places. Then it finds the bound
+//      among the list, and how many winners the blocks before it have. Where all that are left win, there is
+//      no list.
+//   4. It stores the rest, and writes winners in order of index. Where none of a row's is finite,
 //   all
 //      else that is not becomes zero too.
 // Digits go on to the index, so ties are no case of their own.
@@ -25,7 +26,6 @@
 #include "core/key_order.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/list_selection.cuh"
-#include "cuda/device/ptx.cuh"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_barrier.cuh"
 #include "cuda/device/selection.cuh"
@@ -111,23 +111,6 @@ struct Part {
     return (1u << min(elements - vector * kWidth, kWidth)) - 1;
   }
 
-  // Into L2, so many vectors from there on, as far as there are.
-  __device__ void prefetch(int vector) const {
-    constexpr int kOfLine =
-        tuning::kHeldVectorsOfLine;  // so that bytes of narrower tensors are whole vectors
-    const int there = elements / kWidth - vector;
-    const int wanted = min(there / kOfLine * kOfLine, tuning::held_prefetched(Rows::kHasMomentum));
-    if (wanted <= 0) return;
-    const int64_t col = first + int64_t{vector} * kWidth;
-    const auto fetch = [&](const auto* from) {
-      prefetch_bulk(from, static_cast<uint32_t>(wanted * kWidth * sizeof(*from)));
-    };
-    fetch(sums.self(col));
-    if (sums.sum.add == nullptr) return;
-    fetch(sums.add(col));
-    if (Rows::kHasMomentum) fetch(sums.momentum(col));
-  }
-
   // meanwhile() is called while the first elements are on their way; visit(bits) then sees each.
   template <class Meanwhile, class Visit>
   __device__ __forceinline__ void accumulate(Meanwhile&& meanwhile, Visit&& visit) const {
@@ -138,7 +121,6 @@ struct Part {
     };
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) load(i, thread + i * kThreads);
-    if (thread == 0) prefetch(kInFlight * kThreads);
     meanwhile();
     for (int begin = thread; begin < whole; begin += kInFlight * kThreads) {
 #pragma unroll
@@ -190,19 +172,30 @@ struct Part {
     for (int w = thread; w < words(); w += kThreads) each_of(w, chosen[w], visit);
   }
 
-  // Stores the vectors of which nothing is chosen, with zeros in the places of what is above `high`, which is
-  // chosen from then on; and, where `drops`, of all that is not finite. A bit for each other vector that the
-  // thread had, which are its own as they are in `accumulate`.
+  // Stores the vectors of lines of which nothing is chosen, with zeros in the places of what is above `high`,
+  // which is chosen from then on; and, where `drops`, of all that is not finite. A bit for each other vector
+  // that the thread has, as it has them in `accumulate`. By whole warps.
   __device__ __forceinline__ uint32_t store_decided(Word high, bool drops) const {
+    constexpr int kOfLine = tuning::kHeldVectorsOfLine;
+    static_assert(kOfLine < 32 && 32 % kOfLine == 0);
+    const int lane = thread % 32, first_of_line = lane / kOfLine * kOfLine;
     uint32_t left = 0;
-    for (int v = thread, turn = 0; v < count(); v += kThreads, ++turn) {
-      if (byte(chosen, v) != 0) {
+    for (int v = thread, turn = 0; v - lane < count(); v += kThreads, ++turn) {
+      const bool is_there = v < count();
+      const unsigned undecided = __ballot_sync(~0u, is_there && byte(chosen, v) != 0);
+      if (!is_there) continue;
+      if ((undecided >> first_of_line & ((1u << kOfLine) - 1)) != 0) {
         left |= 1u << turn;
-        continue;
+      } else {
+        store_vector(v, drops, [&](Word key, int) { return key > high; });
       }
-      store_vector(v, drops, [&](Word key, int) { return key > high; });
     }
     return left;
+  }
+  // All that it has.
+  __device__ __forceinline__ uint32_t all_left() const {
+    const int turns = (count() - thread + kThreads - 1) / kThreads;
+    return turns > 0 ? ~0u >> (32 - turns) : 0;
   }
   // The same of these: what reaches the bound wins.
   __device__ __forceinline__ void store_left(uint32_t left, const Extended<Bits>& bound) const {
@@ -210,9 +203,15 @@ struct Part {
     const int64_t bound_at = sums.sum.cols - 1 - static_cast<int64_t>(bound.reversed) - first;
     const bool drops = bound.key >= order(order.max_magnitude);
     for (; left != 0; left &= left - 1) {
-      store_vector(thread + (__ffs(static_cast<int>(left)) - 1) * kThreads, drops, [&](Word key, int place) {
-        return key > bound.key || (key == bound.key && place <= bound_at);
-      });
+      const int v = thread + (__ffs(static_cast<int>(left)) - 1) * kThreads;
+      const int64_t behind = bound_at - int64_t{v} * kWidth;  // the vector's first element
+      if (behind >= 0 && behind < kWidth - 1) {
+        store_vector(v, drops,
+                     [&](Word key, int j) { return key > bound.key || (key == bound.key && j <= behind); });
+      } else {
+        const Word least = behind < 0 ? bound.key + 1 : bound.key;
+        store_vector(v, drops, [&](Word key, int) { return key >= least; });
+      }
     }
   }
 
@@ -240,7 +239,7 @@ struct Part {
     uint32_t wins = 0;
 #pragma unroll
     for (int j = 0; j < kWidth; ++j) {
-      if (is_winner(static_cast<Word>(order(x.at[j])), vector * kWidth + j)) wins |= 1u << j;
+      if (is_winner(static_cast<Word>(order(x.at[j])), j)) wins |= 1u << j;
     }
     wins &= present(vector);
     uint32_t zeros = wins;
@@ -381,11 +380,13 @@ __global__ void __launch_bounds__(kThreads)
     return !(x < selection.low) && !(selection.split < x);
   };
   Word chosen_to = 0;  // the greatest key of what is chosen; 0: nothing is yet
+  int64_t chosen = 0;  // by all blocks
   // All candidates are chosen, from the first choice on.
   const auto each_candidate = [&](auto&& visit) {
     if (chosen_to == 0) {
       part.choose(selection.low.key, selection.split.key);
       chosen_to = selection.split.key;
+      chosen = static_cast<int64_t>(selection.candidates);
       __syncthreads();  // all are chosen
     }
     part.each_chosen([&](int place) {
@@ -436,7 +437,9 @@ __global__ void __launch_bounds__(kThreads)
   uint32_t* const of_blocks = params.certain + row * params.blocks;
   if (thread == 0) of_blocks[number] = shared.certain;
   add_up.barrier.arrive();
-  const uint32_t left = part.store_decided(chosen_to, selection.low.key >= order(order.max_magnitude));
+  const uint32_t left = chosen * Row::kWidth * tuning::kHeldUndecided > sum.cols
+                            ? part.all_left()
+                            : part.store_decided(chosen_to, selection.low.key >= order(order.max_magnitude));
   add_up.barrier.wait_for_all();
   Extended<Bits> bound = selection.low;
   uint32_t before = 0;
