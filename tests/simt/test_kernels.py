@@ -464,6 +464,23 @@ def test_few_entries_in_order_by_each_way_to_rank_them(dtype, threads):
             assert check(Case.parse(f"{line} forced=1 threads={threads} capacity=512 sm_count=2"))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=name_of)
+def test_resident_rows_whose_best_maximum_is_a_nan(dtype):
+    """All elements that share a maximum which is counted are NaN, others are here and there, a few numbers
+    win beside them, and too many are as good as the best to be told apart by their keys."""
+    in_vector = 16 // dtype.itemsize
+    tensor = torch.randn(3, 5787, generator=torch.Generator().manual_seed(3)).to(dtype)
+    tensor[:, ::10] = torch.nan
+    threads = 192  # with 32 elements each, of which every eighth falls to the same maximum
+    tensor[:, [in_vector * threads * (i // in_vector) + i % in_vector for i in range(0, 32, 8)]] = torch.nan
+    nans = int(tensor[0].isnan().sum())
+    for beyond in (-1, 0, 1, 15, 100):
+        for largest, magnitude in ((True, False), (True, True), (False, False)):
+            flags = {"largest": largest, "magnitude": magnitude}
+            plan = emulated.check(tensor, nans + beyond, form="air.resident_row", **flags)
+            assert f"{threads} threads" in plan and "counted" in plan
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_rows_in_order_that_crowd_in_parts_of_their_range(dtype):
     """Bins are dealt out anew: to most entries' part, or to groups, by their own range of keys or indices."""

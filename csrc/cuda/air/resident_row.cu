@@ -183,7 +183,9 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
       const Number number = own.number[i];
       const bool is_above = Compared::is_above(number, found.bound);
       crowd.above += is_above;
-      crowd.top += Compared::reaches(number, found.greatest);
+      // The greatest may be a NaN, which a number does not reach.
+      crowd.top +=
+          Compared::reaches(number, found.greatest) && (found.greatest == found.greatest || number != number);
       crowd.beyond += Compared::is_above(number, found.greatest);
       if (is_above) crowd.least_above = lesser(crowd.least_above, number);
     }
