@@ -296,13 +296,14 @@ void run_sparsify(const SparsifyProblem& problem, SparsifyBuffers buffers, const
 }
 
 std::tuple<Tensor, Tensor> sparsify_study(Tensor self, int64_t k, std::optional<Tensor> add, double alpha,
-                                          std::optional<Tensor> momentum, double mu, std::string way) {
+                                          std::optional<Tensor> momentum, double mu,
+                                          std::optional<ScalarType> index_dtype, std::string way) {
   const RunSparsify run = way == "resident"   ? run_sparsify<true, false>
                           : way == "one_read" ? run_sparsify<false, true>
                           : way == "steps"    ? run_sparsify<false, false>
                                               : nullptr;
   check(run != nullptr, "gputopk::_sparsify: way must be resident, one_read or steps, but is ", way);
-  return sparsify({self, k, add, alpha, momentum, mu, std::nullopt}, run);
+  return sparsify({self, k, add, alpha, momentum, mu, index_dtype}, run);
 }
 
 std::tuple<Tensor, Tensor> strided_study(Tensor self, int64_t k, int64_t dim, bool largest, bool sorted,
@@ -357,7 +358,7 @@ STABLE_TORCH_LIBRARY_FRAGMENT(gputopk, m) {
   // sparsify_ in one launch, with one read, or step by step: "resident", "one_read", "steps".
   m.def(
       "_sparsify(Tensor(a!) self, SymInt k, *, Tensor? add=None, float alpha=1, Tensor(b!)? momentum=None, "
-      "float mu=0, str way) -> (Tensor values, Tensor indices)");
+      "float mu=0, ScalarType? index_dtype=None, str way) -> (Tensor values, Tensor indices)");
   // topk whose rows are moved together, panels of so many bytes at a time.
   m.def(
       "_strided(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True, *, int algorithm=0, "
