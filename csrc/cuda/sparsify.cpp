@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "cuda/device/cluster_launch.h"
 #include "cuda/workspace.h"
 
 namespace gputopk::cuda {
@@ -43,7 +42,7 @@ ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream s
   const SparsifyProblem& problem = plan.problem;
   if (plan.resident) {
     const ErrorCode error = plan.resident->run(problem, buffers, stream);
-    if (!lacks_room(error)) return error;
+    if (!sparsify::Resident::lacked_room(error)) return error;
   }
   if (plan.one_read) return plan.one_read->run(problem, buffers, stream);
   if (problem.update != Update::kNone) {

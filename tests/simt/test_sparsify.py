@@ -181,7 +181,7 @@ def test_resident(dtype, add_dtype, update):
         assert "resident" in plans[0]
 
 
-@pytest.mark.parametrize("k", [1, 40, 1500, 7000, 15_999])
+@pytest.mark.parametrize("k", [40, 1500, 15_999])
 @pytest.mark.parametrize(
     "name",
     ["all_equal", "few_distinct", "increasing", "decreasing", "winners_in_one_subrange", "all_nan",

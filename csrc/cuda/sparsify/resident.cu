@@ -2,21 +2,17 @@
 // and written once.
 //
 //   1. A row's blocks, which run together, accumulate a part of it each, side by side, into shared memory,
-//   and
-//      count a digit of the magnitudes' keys.
+//      and count a digit of the magnitudes' keys.
 //   2. AIR's digits narrow the range of the k-th best: blocks' counts are added up in memory, behind a
-//   barrier
-//      of the row. From the second digit on a block looks at those of its elements alone that were left, the
-//      chosen, a bit for each.
+//      barrier of the row. From the second digit on a block looks at those of its elements alone that were
+//      left, the chosen, a bit for each.
 //   3. Where few candidates are left, each block adds its own to a list of the row's, and says how many of
-//   its
-//      elements are better than all of them. While it waits for the others, it stores what lies in lines of
-//      which nothing is chosen, unless those are few, with zeros in winners' places. Then it finds the bound
-//      among the list, and how many winners the blocks before it have. Where all that are left win, there is
-//      no list.
-//   4. It stores the rest, and writes winners in order of index. Where none of a row's is finite,
-//   all
-//      else that is not becomes zero too.
+//      its elements are better than all of them. While it waits for the others, it stores what lies in lines
+//      of which nothing is chosen, unless those are few, with zeros in winners' places. Then it finds the
+//      bound among the list, and how many winners the blocks before it have. Where all that are left win,
+//      there is no list.
+//   4. It stores the rest, and writes winners in order of index. Where none of a row's is finite, all else
+//      that is not becomes zero too.
 // Digits go on to the index, so ties are no case of their own.
 
 #include <cooperative_groups.h>
@@ -24,6 +20,7 @@
 #include <atomic>
 
 #include "core/key_order.h"
+#include "cuda/device/cluster_launch.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/list_selection.cuh"
 #include "cuda/device/radix_histogram.cuh"
@@ -525,6 +522,8 @@ size_t Resident::workspace_bytes(const SparsifyProblem& problem) const {
     return carve(*this, problem.rows, nullptr, params);
   });
 }
+
+bool Resident::lacked_room(ErrorCode error) { return lacks_room(error); }
 
 ErrorCode Resident::run(const SparsifyProblem& problem, const SparsifyBuffers& buffers, Stream stream) const {
   return visit_sum(problem, [&](auto self, auto add) -> ErrorCode {

@@ -84,6 +84,9 @@ struct Resident {
   void describe(char* text, size_t text_bytes) const;
   size_t workspace_bytes(const SparsifyProblem& problem) const;
   ErrorCode run(const SparsifyProblem& problem, const SparsifyBuffers& buffers, Stream stream) const;
+  // Whether that failed as this context, of a part of the GPU perhaps, has no room for so many blocks at
+  // once: nothing is changed then, and nothing is left of the error.
+  static bool lacked_room(ErrorCode error);
 };
 
 }  // namespace gputopk::cuda::sparsify
