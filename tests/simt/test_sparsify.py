@@ -197,6 +197,26 @@ def test_resident_hostile_rows(name, k, dtype):
     reference.check(function, self, k, add=add, momentum=torch.ones_like(self), mu=reference.MU)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_resident_zeros_win_up_to_the_end_of_a_row(dtype):
+    """The last vector is a part of one, and what fills it up is as good as the worst winners."""
+    self = torch.zeros(1, 20_003, dtype=dtype)
+    self[0, ::700] = torch.arange(1, 30)
+    function = kernels((0, 0, 0), 1, 4, None, resident=True)
+    for k in (100, 20_000, 20_002, 20_003):
+        reference.check(function, self, k, add=torch.zeros_like(self))
+
+
+def test_resident_infinities_that_lose_to_nan_are_dropped():
+    """They lie far from all NaN, so that they are stored before the bound is known."""
+    self = torch.randn(1, 16_000)
+    self[0, 100:150] = torch.nan
+    self[0, 8_000:8_300:7] = torch.inf
+    function = kernels((0, 0, 0), 1, 4, None, resident=True)
+    for k in (20, 49, 50, 51, 93, 94):
+        reference.check(function, self, k, add=torch.zeros_like(self))
+
+
 def test_rows_that_shared_memory_holds_are_resident():
     cols = 2 * 4 * 12_000
     for sm_count, is_resident in ((1, False), (2, True)):
