@@ -208,7 +208,7 @@ def test_resident_zeros_win_up_to_the_end_of_a_row(dtype):
 
 
 def test_resident_infinities_that_lose_to_nan_are_dropped():
-    """They lie far from all NaN, so that they are stored before the bound is known."""
+    """They lie far from all NaN, and much is stored before the bound is known."""
     self = torch.randn(1, 16_000)
     self[0, 100:150] = torch.nan
     self[0, 8_000:8_300:7] = torch.inf

@@ -183,10 +183,10 @@ __device__ __noinline__ Found<typename Numbers<Order>::Number> settle_crowd(
       const Number number = own.number[i];
       const bool is_above = Compared::is_above(number, found.bound);
       crowd.above += is_above;
-      // The greatest may be a NaN, which a number does not reach.
-      crowd.top +=
-          Compared::reaches(number, found.greatest) && (found.greatest == found.greatest || number != number);
-      crowd.beyond += Compared::is_above(number, found.greatest);
+      // Not what reaches the greatest, which may be a NaN: any number reaches that.
+      const bool is_beyond = Compared::is_above(number, found.greatest);
+      crowd.top += is_beyond || Compared::is_equal(number, found.greatest);
+      crowd.beyond += is_beyond;
       if (is_above) crowd.least_above = lesser(crowd.least_above, number);
     }
     crowd = add_up(crowd);

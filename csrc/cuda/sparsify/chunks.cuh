@@ -17,11 +17,6 @@
 
 namespace gputopk::cuda::sparsify {
 
-using Index = uint32_t;
-
-template <class Bits>
-using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
-
 // Where a chunk's candidates are in the row's store.
 struct Place {
   uint32_t first, count;
@@ -98,7 +93,6 @@ struct RowBounds {
 template <class Bits>
 struct WarpChunk {
   static constexpr int kWidth = kPerVector<Bits>;
-  static_assert(kWidth <= 8, "a byte of bits for each vector");
 
   uint8_t* chosen;  // 16-byte aligned
   uint16_t* places;
@@ -116,7 +110,6 @@ struct WarpChunk {
     int words;                  // that there are
     int end;                    // elements of this lane and those before it
 
-    __device__ static int place(int word, int bit) { return (word * 4 + bit / 8) * kWidth + bit % 8; }
     __device__ int first_word() const { return static_cast<int>(threadIdx.x) % 32 * words; }
     __device__ int count() const { return __shfl_sync(~0u, end, 31); }  // of all lanes
   };
@@ -134,7 +127,7 @@ struct WarpChunk {
       const int word = found.first_word() + w;
       bits = w < found.words ? reinterpret_cast<const uint32_t*>(chosen)[word] : 0;
       for (uint32_t rest = asks ? bits : 0; rest != 0; rest &= rest - 1) {
-        const int bit = __ffs(static_cast<int>(rest)) - 1, place = Reaching::place(word, bit);
+        const int bit = __ffs(static_cast<int>(rest)) - 1, place = element_of_bit<kWidth>(word, bit);
         if (!is_reached(place)) bits &= ~(1u << bit);
       }
       count += __popc(bits);
@@ -152,7 +145,7 @@ struct WarpChunk {
     for (int w = 0; w < Reaching::kMostWords; ++w) {
       for (uint32_t rest = found.bits[w]; rest != 0; rest &= rest - 1) {
         const int bit = __ffs(static_cast<int>(rest)) - 1;
-        places[at++] = static_cast<uint16_t>(Reaching::place(found.first_word() + w, bit));
+        places[at++] = static_cast<uint16_t>(element_of_bit<kWidth>(found.first_word() + w, bit));
       }
     }
   }

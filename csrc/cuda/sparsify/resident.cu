@@ -36,11 +36,6 @@
 namespace gputopk::cuda::sparsify {
 namespace {
 
-using Index = uint32_t;
-
-template <class Bits>
-using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
-
 constexpr int kThreads = tuning::kHeldThreads;
 constexpr int kBins = 1 << tuning::kHeldDigitBits;
 
@@ -85,7 +80,6 @@ struct Part {
   using Word = typename KeyWord<Bits>::type;
   static constexpr int kWidth = Rows::kWidth;
   static constexpr int kInFlight = tuning::held_in_flight(Rows::kHasMomentum);
-  static_assert(kWidth <= 8, "a byte of bits for each vector");
 
   const Rows& sums;
   const Order& order;
@@ -161,7 +155,7 @@ struct Part {
   __device__ __forceinline__ void each_of(int word, uint32_t bits, Visit&& visit) const {
     for (; bits != 0; bits &= bits - 1) {
       const int bit = __ffs(static_cast<int>(bits)) - 1;
-      visit((4 * word + bit / 8) * kWidth + bit % 8);
+      visit(element_of_bit<kWidth>(word, bit));
     }
   }
   template <class Visit>
@@ -170,9 +164,10 @@ struct Part {
   }
 
   // Stores the vectors of lines of which nothing is chosen, with zeros in the places of what is above `high`,
-  // which is chosen from then on; and, where `drops`, of all that is not finite. A bit for each other vector
-  // that the thread has, as it has them in `accumulate`. By whole warps.
-  __device__ __forceinline__ uint32_t store_decided(Word high, bool drops) const {
+  // which is chosen from then on. (Infinity and NaN share a first digit: what is not finite and does not win
+  // has been chosen.) A bit for each other vector that the thread has, as it has them in `accumulate`. By
+  // whole warps.
+  __device__ __forceinline__ uint32_t store_decided(Word high) const {
     constexpr int kOfLine = tuning::kHeldVectorsOfLine;
     static_assert(kOfLine < 32 && 32 % kOfLine == 0);
     const int lane = thread % 32, first_of_line = lane / kOfLine * kOfLine;
@@ -184,7 +179,7 @@ struct Part {
       if ((undecided >> first_of_line & ((1u << kOfLine) - 1)) != 0) {
         left |= 1u << turn;
       } else {
-        store_vector(v, drops, [&](Word key, int) { return key > high; });
+        store_vector(v, /*drops=*/false, [&](Word key, int) { return key > high; });
       }
     }
     return left;
@@ -209,6 +204,31 @@ struct Part {
         const Word least = behind < 0 ? bound.key + 1 : bound.key;
         store_vector(v, drops, [&](Word key, int) { return key >= least; });
       }
+    }
+  }
+
+  // Writes what is chosen, in order, from place `at` of all rows' winners on. By all threads of the block.
+  __device__ __forceinline__ void write_winners(const Winners<Bits>& winners, int64_t at,
+                                                uint32_t* of_warps) const {
+    const int lane = thread % 32, warp = thread / 32;
+    const int share = (words() + kThreads / 32 - 1) / (kThreads / 32);
+    const int begin = min(warp * share, words()), end = min(begin + share, words());
+    uint32_t own = 0;
+    for (int w = begin + lane; w < end; w += 32) own += __popc(chosen[w]);
+    own = __reduce_add_sync(~0u, own);
+    if (lane == 0) of_warps[warp] = own;
+    __syncthreads();  // all warps have counted
+    at += __reduce_add_sync(~0u, lane < warp ? of_warps[lane] : 0u);
+    for (int w = begin; w < end; w += 32) {
+      const uint32_t bits = w + lane < end ? chosen[w + lane] : 0;
+      const int so_far = sum_so_far(__popc(bits));
+      int64_t place = at + so_far - __popc(bits);
+      at += __shfl_sync(~0u, so_far, 31);
+      each_of(w + lane, bits, [&](int winner) {
+        winners.values[place] = value(winner);
+        winners.write_index(place, first + winner);
+        ++place;
+      });
     }
   }
 
@@ -338,7 +358,7 @@ __global__ void __launch_bounds__(kThreads)
 
   // Known to the compiler.
   const Order order = make_key_order<Bits, true>(Self::kDType, /*largest=*/true, /*magnitude=*/true);
-  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32;
   const int64_t row = static_cast<int>(blockIdx.x) / params.blocks;
   const int number = static_cast<int>(blockIdx.x) % params.blocks;
   const Rows sums(sum, row);
@@ -436,7 +456,7 @@ __global__ void __launch_bounds__(kThreads)
   add_up.barrier.arrive();
   const uint32_t left = chosen * Row::kWidth * tuning::kHeldUndecided > sum.cols
                             ? part.all_left()
-                            : part.store_decided(chosen_to, selection.low.key >= order(order.max_magnitude));
+                            : part.store_decided(chosen_to);
   add_up.barrier.wait_for_all();
   Extended<Bits> bound = selection.low;
   uint32_t before = 0;
@@ -462,26 +482,7 @@ __global__ void __launch_bounds__(kThreads)
   // Step 4.
   part.store_left(left, bound);
   __syncthreads();  // winners are chosen, and those before them counted
-  const int share = (part.words() + kThreads / 32 - 1) / (kThreads / 32);
-  const int begin = min(warp * share, part.words()), end = min(begin + share, part.words());
-  int own = 0;
-  for (int w = begin + lane; w < end; w += 32) own += __popc(part.chosen[w]);
-  const uint32_t of_warp = __reduce_add_sync(~0u, static_cast<uint32_t>(own));
-  if (lane == 0) shared.warp_sums[warp] = of_warp;
-  __syncthreads();  // all warps have counted
-  int64_t place = row * params.winners.k + shared.before +
-                  __reduce_add_sync(~0u, lane < warp ? shared.warp_sums[lane] : 0u);
-  for (int w = begin; w < end; w += 32) {
-    const uint32_t bits = w + lane < end ? part.chosen[w + lane] : 0;
-    const int so_far = sum_so_far(__popc(bits));
-    int64_t at = place + so_far - __popc(bits);
-    place += __shfl_sync(~0u, so_far, 31);
-    part.each_of(w + lane, bits, [&](int winner) {
-      params.winners.values[at] = part.value(winner);
-      params.winners.write_index(at, first + winner);
-      ++at;
-    });
-  }
+  part.write_winners(params.winners, row * params.winners.k + shared.before, shared.warp_sums);
 }
 
 template <class Bits>

@@ -4,10 +4,23 @@
 #include <cstdint>
 
 #include "cuda/device/row_reader.cuh"
+#include "cuda/device/selection.cuh"
 #include "cuda/sparsify/sum.cuh"
 #include "cuda/sparsify/winners.cuh"
 
 namespace gputopk::cuda::sparsify {
+
+using Index = uint32_t;
+
+template <class Bits>
+using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
+
+// Of bits for elements, a byte for each vector of so many: the element of a word's bit.
+template <int kWidth>
+__device__ int element_of_bit(int word, int bit) {
+  static_assert(kWidth <= 8, "a byte of bits for each vector");
+  return (word * 4 + bit / 8) * kWidth + bit % 8;
+}
 
 template <class Self, class Add, bool kMomentum>
 struct RowSum {
