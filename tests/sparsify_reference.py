@@ -108,18 +108,24 @@ def assert_same(got: torch.Tensor | None, want: torch.Tensor | None, what: str) 
 
 def check(function, self, *ks, **options) -> None:
     """Runs `function` (self is changed) for each k and compares all that it leaves."""
+    check_each([function], self, *ks, **options)
+
+
+def check_each(functions, self, *ks, **options) -> None:
+    """The same of several functions, beside one reference."""
     sums = {name: value for name, value in options.items() if name != "index_dtype"}
     after, kept = accumulated(self, **sums)
     best = _best_first(after)
     for k in ks:
         want = _after_taking(after, kept, best[:, :k], options.get("index_dtype", torch.int32))
-        left = self.clone()
-        own = dict(options)
-        if own.get("momentum") is not None:
-            own["momentum"] = own["momentum"].clone()
-        values, indices = function(left, k, **own)
-        for got, wanted, what in zip(
-            (values, indices, left, own.get("momentum")), want, ("values", "indices", "self", "momentum"),
-            strict=True,
-        ):  # fmt: skip
-            assert_same(got, wanted, what)
+        for function in functions:
+            left = self.clone()
+            own = dict(options)
+            if own.get("momentum") is not None:
+                own["momentum"] = own["momentum"].clone()
+            values, indices = function(left, k, **own)
+            for got, wanted, what in zip(
+                (values, indices, left, own.get("momentum")), want, ("values", "indices", "self", "momentum"),
+                strict=True,
+            ):  # fmt: skip
+                assert_same(got, wanted, what)

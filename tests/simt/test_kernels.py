@@ -444,6 +444,37 @@ def test_resident_rows_that_crowd_in_a_part_of_their_range(dtype):
             assert check(Case.parse(line))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int32, torch.int64], ids=name_of)
+def test_resident_rows_that_crowd_in_two_parts_of_their_range(dtype):
+    """Groups of bins are dealt out anew, also where that leaves them crowded."""
+    generator = torch.Generator().manual_seed(5)
+    for cols, k in ((2048, 256), (10000, 1000), (16384, 2048)):
+        for kinds in (3, 10000):  # in each part
+            near = torch.randint(0, kinds, (2, cols), generator=generator)
+            far = torch.rand(2, cols, generator=generator) < k / cols * 0.6
+            tensor = torch.where(far, (1 << 30) + near, 1000 + near)
+            if dtype == torch.int64:
+                tensor = tensor << 30
+            tensor = tensor.to(dtype) if not dtype.is_floating_point else tensor.float().to(dtype)
+            for largest in (True, False):
+                emulated.check(tensor, k, largest=largest, form="air.resident_row")
+
+
+@pytest.mark.parametrize("form", ["delegate.one_cluster", "delegate.equal_shares"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+def test_equals_of_a_bound_that_come_first(form, dtype):
+    """Most winners are equals of the bound, the first of the row, and some elements here and there are
+    better: a few, or many that differ."""
+    generator = torch.Generator().manual_seed(6)
+    for cols, k, share in ((40000, 300, 0.0001), (70000, 2048, 0.01), (70000, 2048, 0.028)):
+        better = torch.rand(2, cols, generator=generator) < share
+        for most in (3, 100):
+            numbers = (1 + torch.randint(0, most, (2, cols), generator=generator)) * better
+            for largest in (True, False) if dtype.is_signed else (True,):
+                tensor = (numbers if largest else -numbers).to(dtype)
+                emulated.check(tensor, k, largest=largest, form=form)
+
+
 def test_a_row_in_registers_with_more_equals_than_its_delegates_tell_of():
     """So more elements than k are better than the bound: with room for them, and without."""
     for k in (185, 190, 195, 200, 205):

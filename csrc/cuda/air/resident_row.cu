@@ -441,6 +441,8 @@ __device__ BlockMemory<Bits, Index> memory_of(unsigned char* base, int room) {
 template <class Word>
 class KeyBins {
  public:
+  static constexpr bool kInGroups = true;
+
   __device__ KeyBins(Word least, Word greatest, int empty_bits, int, int count_of_bins)
       : greatest_(greatest),
         empty_bits_(empty_bits),
@@ -461,6 +463,8 @@ class KeyBins {
 template <class Word>
 class IndexBins {
  public:
+  static constexpr bool kInGroups = false;
+
   __device__ IndexBins(Word least, Word greatest, int empty_bits, int cols, int count_of_bins)
       : greatest_(greatest), empty_bits_(empty_bits), col_bits_(bits_of(static_cast<uint32_t>(cols - 1))) {
     part_bits_ = min(col_bits_, spare_bits(least, greatest, empty_bits, count_of_bins));
@@ -482,6 +486,18 @@ class IndexBins {
  private:
   Word greatest_;
   int empty_bits_, col_bits_, part_bits_;
+};
+
+// Where keys crowd in some of their bins, a group of bins has new ones, as many as entries, for its own
+// range.
+template <class Word>
+struct GroupedBins {
+  KeyBins<Word> bins;
+  const GroupBins<Word, Index>& groups;
+
+  __device__ uint32_t of(Word key, Index index) const {
+    return groups.group[bins.of(key, index) >> groups.bins_log2].bin_of(key, index);
+  }
 };
 
 // Ranks entries that lie in their bins, by comparing each with those of its bin.
@@ -507,15 +523,80 @@ __device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const
   }
 }
 
+// Ranks `listed` entries that lie in so many bins of a range, which have their starts, but crowd there: by
+// new bins, as GroupedBins has them. False, and nothing is written, where they crowd there too.
+// By all threads of a block, a barrier behind the entries.
+template <int kItems, class Word, class Bits>
+__device__ __noinline__ bool write_by_groups(int listed, KeyBins<Word> bin_of, int count_of_bins, Index* list,
+                                             Word* keys, uint32_t* bins, GroupBins<Word, Index>& groups,
+                                             BinScratch& scratch, WriteWinner<Bits> write) {
+  using Groups = GroupBins<Word, Index>;
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int per_group = max(count_of_bins / Groups::kMostGroups, Groups::kLeastBins);
+  for (int group = thread; group < count_of_bins / per_group; group += threads) {
+    // Behind the k-th best's bin no entry is left.
+    const auto start = [&](int bin) { return min(bins[bin], static_cast<uint32_t>(listed)); };
+    groups.group[group].reset(start(group * per_group), start((group + 1) * per_group));
+  }
+  if (thread == 0) {
+    groups.bins_log2 = bits_of(static_cast<uint32_t>(per_group - 1));
+    scratch.reset();
+  }
+  Word own[kItems];
+  Index indices[kItems];
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads >= listed) break;
+    own[e] = keys[thread + e * threads];
+    indices[e] = list[thread + e * threads];
+  }
+  __syncthreads();  // groups have their entries, and starts are not in use
+  clear_bins(bins, bins_of(listed));
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    const int at = thread + e * threads;
+    if (at - at % 32 >= listed) break;
+    const bool is_there = at < listed;
+    groups.see(is_there, is_there ? bin_of.of(own[e], indices[e]) : 0, own[e], indices[e]);
+  }
+  __syncthreads();  // all ranges are known
+  for (int group = thread; group < count_of_bins / per_group; group += threads) groups.group[group].divide();
+  __syncthreads();  // bins are clear, and groups know theirs
+  const GroupedBins<Word> new_bin_of{bin_of, groups};
+  uint32_t places[kItems];
+  uint32_t met = 0;
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads >= listed) break;
+    places[e] = atomicAdd(bins + new_bin_of.of(own[e], indices[e]), 1u);
+    met += places[e];
+  }
+  add_met(met, scratch.comparisons);
+  __syncthreads();  // all are counted
+  start_bins(bins, bins_of(listed), scratch.warp_sums);
+  if (scratch.comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed)) return false;
+#pragma unroll
+  for (int e = 0; e < kItems; ++e) {
+    if (thread + e * threads >= listed) break;
+    const uint32_t at = bins[new_bin_of.of(own[e], indices[e])] + places[e];
+    keys[at] = own[e];
+    list[at] = indices[e];
+  }
+  __syncthreads();  // all are in their bins
+  rank_in_bins<kItems>(listed, keys, list, bins, new_bin_of, write);
+  return true;
+}
+
 // Step 3 where keys spread over `least` to `greatest`: each entry is brought to its bin of the range, and
-// ranked among those that are there. Where that takes too many comparisons, and the k-th best is in one of
-// the first bins, what lies behind that is left out of the list and the range, and bins are dealt out anew.
-// False, and nothing is written, where that does not do.
+// ranked among those that are there. Where that takes too many comparisons, what lies behind the k-th best's
+// bin is left out of the list. If that is one of the first, it is out of the range too, and bins are dealt
+// out anew; else groups of bins are. False, and nothing is written, where that does not do.
 // `list`, keys and zeroed bins are in shared memory, scratch is reset. By all threads of a block.
 template <int kItems, class BinOf, class Compared, class Word>
 __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compared& numbers, Word least,
                                               Word greatest, Index* list, Word* keys, uint32_t* bins,
                                               int count_of_bins, BinScratch& scratch,
+                                              GroupBins<Word, Index>& groups,
                                               const WriteWinner<typename Compared::Bits>& write) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const uint32_t end_of_bins = static_cast<uint32_t>(count_of_bins);
@@ -547,8 +628,7 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
       }
       __syncthreads();  // the bin is found
       bins_left = scratch.kth_bin + 1;
-      if (!bin_of.has_bins_of_several() || bins_left * tuning::kAirResidentNarrowing > end_of_bins)
-        return false;
+      if (!bin_of.has_bins_of_several()) return false;
     }
     Word farthest = 0;
 #pragma unroll
@@ -570,6 +650,12 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
     if (thread % 32 == 0) atomicMax(&scratch.distance, static_cast<unsigned long long>(farthest));
     __syncthreads();  // what is left is in the list
     listed = static_cast<int>(bins[bins_left]);
+    if constexpr (BinOf::kInGroups) {
+      if (bins_left * tuning::kAirResidentNarrowing > end_of_bins) {
+        return write_by_groups<kItems>(listed, bin_of, count_of_bins, list, keys, bins, groups, scratch,
+                                       write);
+      }
+    }
     least = greatest - static_cast<Word>(scratch.distance);
     if (least == greatest) return false;
     __syncthreads();  // all know what is left
@@ -584,9 +670,10 @@ template <int kItems, class Compared, class Word>
 __device__ __noinline__ bool write_by_index_bins(int listed, int cols, Compared numbers, Word least,
                                                  Word greatest, Index* list, Word* keys, uint32_t* bins,
                                                  int count_of_bins, BinScratch& scratch,
+                                                 GroupBins<Word, Index>& groups,
                                                  WriteWinner<typename Compared::Bits> write) {
   return write_by_bins<kItems, IndexBins<Word>>(listed, cols, numbers, least, greatest, list, keys, bins,
-                                                count_of_bins, scratch, write);
+                                                count_of_bins, scratch, groups, write);
 }
 
 // The same wherever they are. What the list holds beyond the row's end is worse than all.
@@ -644,12 +731,12 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
     Word* const keys = reinterpret_cast<Word*>(memory.values);
     const bool has_few_keys = IndexBins<Word>::spare_bits(least, greatest, numbers.empty_bits(),
                                                           params.bins) >= tuning::kAirResidentSpareBits;
-    if (has_few_keys
-            ? write_by_index_bins<kItems>(listed, params.cols, numbers, least, greatest, memory.indices, keys,
-                                          memory.counters, params.bins, shared.bins, write)
-            : write_by_bins<kItems, KeyBins<Word>>(listed, params.cols, numbers, least, greatest,
+    if (has_few_keys ? write_by_index_bins<kItems>(listed, params.cols, numbers, least, greatest,
                                                    memory.indices, keys, memory.counters, params.bins,
-                                                   shared.bins, write)) {
+                                                   shared.bins, shared.sort.groups, write)
+                     : write_by_bins<kItems, KeyBins<Word>>(
+                           listed, params.cols, numbers, least, greatest, memory.indices, keys,
+                           memory.counters, params.bins, shared.bins, shared.sort.groups, write)) {
       return;
     }
     __syncthreads();  // nobody adds to a count any more

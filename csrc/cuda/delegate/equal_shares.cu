@@ -275,7 +275,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     order_lists(const __grid_constant__ Params<typename Order::Bits, Rows> params, Order order,
                 int cluster_blocks) {
   using Bits = typename Order::Bits;
-  __shared__ Shared<Bits> shared;
+  using Word = typename KeyWord<Bits>::type;
+  __shared__ SharedOfTies<Bits> shared;
   __shared__ uint32_t place;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const uint32_t room = static_cast<uint32_t>(params.room);
@@ -296,12 +297,13 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   follow_kernel_before();  // all wait: the launch behind may write to the lists once this kernel has ended
   if (!is_selected) return;
   uint32_t* const counts = params.lists.counts + number;
+  Extended<Bits> bound = params.lists.bounds[number];
   uint32_t count = *counts;
   const bool is_misled = count < static_cast<uint32_t>(row.k) || count > room;
   if (!is_misled && !is_first) return;
   if (is_misled) {
-    const Extended<Bits> bound = bound_of_row(row, part, ClusterSums{cluster_blocks}, order, state.candidates,
-                                              state.count, params.room, memory.counters, shared);
+    bound = bound_of_row(row, part, ClusterSums{cluster_blocks}, order, state.candidates, state.count,
+                         params.room, memory.counters, shared);
     if (threadIdx.x == 0) shared.listed = 0;
     if (threadIdx.x == 0 && is_first) *counts = 0;
     Cluster::arrive();
@@ -324,7 +326,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       },
       [&](int rank, Bits bits, Index index) {
         output.write(rank, by_position ? row.begin[index] : bits, index);
-      });
+      },
+      by_position ? Ties<Word, Index>{} : Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
 }
 
 template <int kItems, class Order, class Rows>

@@ -75,7 +75,8 @@ __global__ void __launch_bounds__(most_threads(kAhead))
     select_row(const __grid_constant__ Params<typename Order::Bits, Rows> params, Order order,
                int cluster_blocks) {
   using Bits = typename Order::Bits;
-  __shared__ Shared<Bits> shared;
+  using Word = typename KeyWord<Bits>::type;
+  __shared__ SharedOfTies<Bits> shared;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
   const int64_t row_number = blockIdx.x / static_cast<unsigned>(cluster_blocks);
@@ -136,7 +137,8 @@ __global__ void __launch_bounds__(most_threads(kAhead))
       },
       [&](int rank, Bits bits, Index index) {
         output.write(rank, by_position ? row.begin[index] : bits, index);
-      });
+      },
+      by_position ? Ties<Word, Index>{} : Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
 }
 
 template <int kItems, bool kAhead, class Order, class Rows>

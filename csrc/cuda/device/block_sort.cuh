@@ -13,6 +13,7 @@
 #include <cuda_fp16.h>
 
 #include <cstdint>
+#include <type_traits>
 
 #include "cuda/device/block_sort.h"
 #include "cuda/device/entries.cuh"
@@ -166,6 +167,27 @@ struct KeyBins {
   }
 };
 
+// What is known of entries that share the least key: nothing.
+struct NoTies {
+  __device__ static constexpr bool exist() { return false; }
+};
+
+// They may be many, equals of a bound, and are those of the lowest indices, up to `last`. 0 bits: there are
+// none.
+template <class Word, class Index>
+struct Ties {
+  Word key;
+  int bits;  // of `last`
+
+  // Of a bound that is an extended key, among indices up to `last_index`: one with an index of its own, 0
+  // reversed being that of all, has equals behind it.
+  __device__ static Ties at(const ExtendedKey<Word, Index>& bound, Index last_index) {
+    return {bound.key,
+            bound.reversed == 0 ? 0 : max(bits_of(static_cast<Index>(last_index - bound.reversed)), 1)};
+  }
+  __device__ bool exist() const { return bits > 0; }
+};
+
 // An entry's bin when a block sorts.
 template <class Word, class Index>
 struct SortBins {
@@ -173,12 +195,36 @@ struct SortBins {
   RangeBins<Word, Index> others;
 
   template <class Order>
-  __device__ static SortBins over(const Order& order, const EntryRange<Word, Index>& range, int bins) {
+  __device__ static SortBins over(const Order& order, const EntryRange<Word, Index>& range, int bins,
+                                  NoTies = {}) {
     return {KeyBins<Word>::over(order, range, bins), RangeBins<Word, Index>::over(order, range, bins)};
   }
   __device__ uint32_t of(Word key, Index index) const {
     return keys.scale > 0 ? keys.of(key) : others.of(key, index);
   }
+  __device__ const EntryRange<Word, Index>& range() const { return others.digits.range; }
+};
+
+// The same where ties are known: half of the bins are theirs, by index.
+template <class Word, class Index>
+struct TiedBins {
+  SortBins<Word, Index> above;
+  Word tied;
+  uint32_t first_of_tied;  // 0: there are no ties
+  int shift;
+
+  template <class Order>
+  __device__ static TiedBins over(const Order& order, const EntryRange<Word, Index>& range, int bins,
+                                  const Ties<Word, Index>& ties) {
+    const int half = ties.exist() ? bins / 2 : 0;
+    return {SortBins<Word, Index>::over(order, range, bins - half), ties.key, static_cast<uint32_t>(half),
+            max(ties.bits - bits_of(static_cast<uint32_t>(bins / 2 - 1)), 0)};
+  }
+  __device__ uint32_t of(Word key, Index index) const {
+    if (first_of_tied > 0 && key == tied) return first_of_tied + static_cast<uint32_t>(index >> shift);
+    return above.of(key, index);
+  }
+  __device__ const EntryRange<Word, Index>& range() const { return above.range(); }
 };
 
 // The same, but half of the bins are for what lies in `first` to `last`, by a digit of its own range, as many
@@ -189,7 +235,8 @@ struct SpreadBins {
   uint32_t first, last;  // of `all`
   uint32_t bins;
 
-  __device__ uint32_t of(const SortBins<Word, Index>& all, Word key, Index index) const {
+  template <class AllBins>
+  __device__ uint32_t of(const AllBins& all, Word key, Index index) const {
     const uint32_t bin = all.of(key, index), quarter = bins / 4;
     if (bin < first) return bin * quarter / max(first, quarter);
     if (bin <= last) return quarter + within.of(key, index);
@@ -263,14 +310,16 @@ struct GroupBins {
   }
 };
 
-template <class Word, class Index>
+template <class Word, class Index, class Bins_ = SortBins<Word, Index>>
 struct BlockScratch {
+  using Bins = Bins_;
+
   uint32_t warp_sums[32];
   uint32_t comparisons;
-  uint32_t first, last;       // the bins of most entries
-  uint32_t outside;           // comparisons that ranking the others takes
-  bool in_groups;             // bins dealt out anew, or else spread
-  SortBins<Word, Index> all;  // unless keys.scale > 0, until bins are dealt out anew
+  uint32_t first, last;  // the bins of most entries
+  uint32_t outside;      // comparisons that ranking the others takes
+  bool in_groups;        // bins dealt out anew, or else spread
+  Bins all;              // unless by KeyBins alone, until bins are dealt out anew
   SpreadBins<Word, Index> spread;
   union {  // one after the other
     SeenEntries<Word, Index> of_warps[tuning::kSortMaxThreads / 32];
@@ -574,14 +623,12 @@ sort_by_digits(int64_t count, Order order, Entries from, Entries to,
 // Brings entries that threads hold, number `thread + e * threads` each, to their bins in memory; bins are
 // zero. with_bins(visit) calls visit(bin_of) once. scratch.comparisons is then what ranking within bins
 // takes. By all threads of a block, with barriers before and behind.
-template <int kItems, class Order, class Index, bool kPacks, class WithBins,
+template <int kItems, class Order, class Index, bool kPacks, class Scratch, class WithBins,
           class Bits = typename Order::Bits>
 __device__ __forceinline__ void place_in_bins(int count, const Order& order,
                                               const PlacedEntries<Order, Index, kPacks>& placed,
-                                              uint32_t* bins,
-                                              BlockScratch<typename KeyWord<Bits>::type, Index>& scratch,
-                                              const Bits (&bits)[kItems], const Index (&indices)[kItems],
-                                              WithBins&& with_bins) {
+                                              uint32_t* bins, Scratch& scratch, const Bits (&bits)[kItems],
+                                              const Index (&indices)[kItems], WithBins&& with_bins) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int first_of_warp = thread - thread % 32;
   uint32_t places[kItems];  // the bin, and how many came to it before
@@ -621,11 +668,12 @@ __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
 // Brings entries that are placed in bins of their range, which are scratch.all from then on, to new ones,
 // scratch.new_bin_of. Most entries are what is left when a sixteenth of them is taken off at either end, if
 // that does not crowd itself. By all threads of a block.
-template <int kItems, class Order, class Index, bool kPacks, class Bits = typename Order::Bits>
+template <int kItems, class Order, class Index, bool kPacks, class Scratch, class KnownTies,
+          class Bits = typename Order::Bits>
 __device__ __noinline__ void deal_bins_anew(int count, Order order,
                                             PlacedEntries<Order, Index, kPacks> placed, uint32_t* bins,
                                             EntryRange<typename KeyWord<Bits>::type, Index> range,
-                                            BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
+                                            Scratch& scratch, KnownTies ties) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int count_of_bins = bins_of(count);
@@ -633,7 +681,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
   const auto holds = [&](int bin, uint32_t place) { return bins[bin] <= place && place < bins[bin + 1]; };
   if (thread == 0) {
     scratch.outside = 0;
-    scratch.all = SortBins<Word, Index>::over(order, range, count_of_bins);
+    scratch.all = Scratch::Bins::over(order, range, count_of_bins, ties);
   }
   __syncthreads();  // the sum is zero
   uint32_t outside = 0;
@@ -705,9 +753,9 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
 }
 
 // Clears what sort_prepared needs clear. By all threads of a block, with a barrier before that.
-template <class Bits, class Index>
+template <class Bits, class Index, class Scratch>
 __device__ __forceinline__ void prepare_sort(int count, const BlockMemory<Bits, Index>& memory,
-                                             BlockScratch<typename KeyWord<Bits>::type, Index>& scratch) {
+                                             Scratch& scratch) {
   clear_bins(memory.counters, bins_of(count));
   if (threadIdx.x == 0) scratch.comparisons = 0;
 }
@@ -779,12 +827,13 @@ __device__ __forceinline__ void rank_few(int count, int wanted, const Order& ord
 
 // Puts the best `wanted` of `count` entries in order, which are no more than blockDim.x * kItems: read(i,
 // bits, index) gives number i and is called for all of them before write(rank, bits, index) is for any, once
-// for each rank < wanted. By all threads of a block, with a barrier before the next call.
-template <int kItems, bool kPacks = false, class Order, class Index, class Read, class Write>
+// for each rank < wanted. `scratch` is a BlockScratch, of TiedBins where ties are told of. By all threads
+// of a block, with a barrier before the next call.
+template <int kItems, bool kPacks = false, class Order, class Index, class Scratch, class Read, class Write,
+          class KnownTies = NoTies>
 __device__ void sort_prepared(int count, int wanted, const Order& order,
-                              const BlockMemory<typename Order::Bits, Index>& memory,
-                              BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
-                              Read&& read, Write&& write) {
+                              const BlockMemory<typename Order::Bits, Index>& memory, Scratch& scratch,
+                              Read&& read, Write&& write, const KnownTies& ties = {}) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -815,12 +864,17 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
   const PlacedEntries<Order, Index, kPacks> placed(order, memory, range);
   // Other bins than these have many fields: they lie in memory.
   const auto keys = KeyBins<Word>::over(order, range, count_of_bins);
+  const bool by_keys = keys.scale > 0 && !ties.exist();
   place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices, [&](auto&& visit) {
-    if (keys.scale > 0) {
+    if (by_keys) {
       visit([&](Word key, Index) { return keys.of(key); });
-    } else {
+    } else if constexpr (std::is_same_v<KnownTies, NoTies>) {
       const auto all = RangeBins<Word, Index>::over(order, range, count_of_bins);
       if (thread == 0) scratch.all = {keys, all};
+      visit([&](Word key, Index index) { return all.of(key, index); });
+    } else {
+      const auto all = Scratch::Bins::over(order, range, count_of_bins, ties);
+      if (thread == 0) scratch.all = all;
       visit([&](Word key, Index index) { return all.of(key, index); });
     }
   });
@@ -828,9 +882,9 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
   const bool anew = scratch.comparisons >
                     static_cast<uint32_t>(tuning::kSortFullBin * count + tuning::kSortFullThread * threads);
   if (anew) {
-    deal_bins_anew<kItems>(count, order, placed, bins, range, scratch);
+    deal_bins_anew<kItems>(count, order, placed, bins, range, scratch, ties);
     if (scratch.comparisons > static_cast<uint32_t>(tuning::kSortCrowdedBin * count)) {
-      const EntryRange<Word, Index> of_all = scratch.all.others.digits.range;
+      const EntryRange<Word, Index> of_all = scratch.all.range();
       PlacedEntries<Order, Index, kPacks>(order, memory, of_all).template unpack<kItems>(order, count);
       sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), of_all,
                                            memory.counters);
@@ -852,7 +906,7 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
     }
   };
   // Apart, as what other bins have in memory would be read first.
-  if (keys.scale > 0 && !anew) {
+  if (by_keys && !anew) {
     rank([&](Word key, Index) { return keys.of(key); });
   } else {
     rank([&](Word key, Index index) {
@@ -862,14 +916,14 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
 }
 
 // The same from the beginning.
-template <int kItems, bool kPacks = false, class Order, class Index, class Read, class Write>
+template <int kItems, bool kPacks = false, class Order, class Index, class Scratch, class Read, class Write,
+          class KnownTies = NoTies>
 __device__ void sort_in_block(int count, int wanted, const Order& order,
-                              const BlockMemory<typename Order::Bits, Index>& memory,
-                              BlockScratch<typename KeyWord<typename Order::Bits>::type, Index>& scratch,
-                              Read&& read, Write&& write) {
+                              const BlockMemory<typename Order::Bits, Index>& memory, Scratch& scratch,
+                              Read&& read, Write&& write, const KnownTies& ties = {}) {
   prepare_sort(count, memory, scratch);
   __syncthreads();
-  sort_prepared<kItems, kPacks>(count, wanted, order, memory, scratch, read, write);
+  sort_prepared<kItems, kPacks>(count, wanted, order, memory, scratch, read, write, ties);
 }
 
 }  // namespace gputopk::cuda
