@@ -106,6 +106,17 @@ NARROWED = (
     "bfloat16 winners_in_one_subrange 1x4096 k=200 form=air.resident_row sm_count=2",
     "float32 zeros_among_numbers 2x4096 k=512 form=air.resident_row sm_count=2",
 )
+GROUPED = (
+    "float32 winners_in_one_subrange 2x4096 k=500 seed=500 form=air.resident_row sm_count=2",
+    "int64 winners_in_one_subrange 2x2048 k=256 form=air.resident_row sm_count=2",
+    "bfloat16 sampled_peaks 2x4096 k=500 form=air.resident_row sm_count=2",
+)
+TIED = (
+    "float32 ones_with_four_outliers 2x40000 k=300 form=delegate.one_cluster sm_count=4",
+    "float32 ones_with_four_outliers 2x40000 k=300 form=delegate.equal_shares sm_count=4",
+    "int16 zeros_among_numbers 2x40000 k=2048 form=delegate.one_cluster sm_count=4",
+    "float32 two_level 1x70000 k=2048 form=delegate.equal_shares sm_count=4",
+)
 DIGITS = (
     "float32 normal 1x20000 k=30 form=split_bucket.radix forced=1 threads=128 cutoff=64 sm_count=2",
     "int16 few_distinct 2x9000 k=200 form=split_bucket.radix sm_count=3",
@@ -418,7 +429,8 @@ MUTANTS = (
     Mutant("device/sorted_list.cuh", "__syncthreads();  // the list is filled up", ";", DIGITS),
     Mutant("air/resident_row.cu", "shared.range.reset();", ";", RESIDENT),
     Mutant("air/resident_row.cu", "__syncthreads();  // all warps have a bound", ";", RESIDENT),
-    Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", GROUPED),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all are in their bins", ";", RESIDENT, which=2),
     Mutant("air/resident_row.cu", "__syncthreads();  // they are listed", ";", RESIDENT),
     Mutant("air/resident_row.cu", "__syncthreads();  // all are in order", ";", RESIDENT),
     Mutant("air/resident_row.cu", "better + (run[better] > entry)", "better", RESIDENT),
@@ -439,6 +451,35 @@ MUTANTS = (
     ),
     Mutant("air/resident_row.cu", "__syncthreads();  // all know what is left", ";", NARROWED),
     Mutant("air/resident_row.cu", "__syncthreads();  // the bin is found", ";", NARROWED),
+    Mutant(
+        "air/resident_row.cu",
+        "__syncthreads();  // groups have their entries, and starts are not in use",
+        ";",
+        GROUPED,
+    ),
+    Mutant("air/resident_row.cu", "__syncthreads();  // all ranges are known", ";", GROUPED),
+    Mutant(
+        "air/resident_row.cu", "__syncthreads();  // bins are clear, and groups know theirs", ";", GROUPED
+    ),
+    Mutant(
+        "air/resident_row.cu",
+        "bins[new_bin_of.of(own[e], indices[e])] + places[e]",
+        "bins[new_bin_of.of(own[e], indices[e])]",
+        GROUPED,
+    ),
+    Mutant("air/resident_row.cu", "groups.see(is_there,", "groups.see(is_there && own[e] % 2 == 0,", GROUPED),
+    Mutant(
+        "device/block_sort.cuh", "first_of_tied > 0 && key == tied", "first_of_tied > 0 && key >= tied", TIED
+    ),
+    Mutant(
+        "device/block_sort.cuh",
+        "first_of_tied + static_cast<uint32_t>(index >> shift)",
+        "first_of_tied + (static_cast<uint32_t>(index >> shift) ^ 1)",
+        TIED,
+    ),
+    Mutant(
+        "device/block_sort.cuh", "max(ties.bits - bits_of(static_cast<uint32_t>(bins / 2 - 1)), 0)", "0", TIED
+    ),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
     Mutant("bitonic/one_warp.cuh", "__syncwarp();  // the list is whole", ";", ONE_WARP),
     Mutant("bitonic/one_warp.cu", "__syncwarp();  // no bit is set", ";", ONE_WARP_BY_INDEX),

@@ -51,7 +51,8 @@ inline constexpr int kAirResidentItems = 8;
 inline constexpr int kAirResidentFullBin = 64;
 // Where a bin's number has so many bits more than keys of the range take, bins go by places in the row too.
 inline constexpr int kAirResidentSpareBits = 3;
-// Unless leaving out what is worse than the k-th best's bin narrows their range to a part of it.
+// Where leaving out what is worse than the k-th best's bin narrows the range to such a part of it, bins are
+// dealt out anew over that, and else to groups of them.
 inline constexpr uint32_t kAirResidentNarrowing = 8;
 // A bound is the better the smaller its rank among a warp's maxima, and the less worth the more maxima there
 // are to be sorted: one of each lane up to so great a rank, twice as many up to twice that, and so on. Of the

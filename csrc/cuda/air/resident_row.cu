@@ -10,6 +10,7 @@
 //   3. The list is put in order, and its k best are written: where it is short, from runs that warps put in
 //      order. Else each element is brought to its bin of the range from the bound to the greatest, and ranked
 //      among those that are there. Equal keys go to bins by their places in the row, where the range has few.
+//      Where entries crowd in some bins, these are dealt out anew, over a narrower range or group by group.
 // Elements are compared as floats or keys in registers (device/row_numbers.cuh), and ranked by keys and
 // indices.
 //
@@ -20,10 +21,12 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <type_traits>
 
 #include "core/key_order.h"
 #include "cuda/air/air.h"
 #include "cuda/air/numbers.h"
+#include "cuda/device/block_loop.cuh"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/entry.cuh"
 #include "cuda/device/equals.cuh"
@@ -130,14 +133,14 @@ __device__ __forceinline__ void write_equals(const Equals& equals, const Table& 
   __syncthreads();  // they are listed
   Bits bits;
   const bool alike = numbers.bits_of_all(bound, bits);
-  for (int rank = above + static_cast<int>(threadIdx.x); rank < write.k;
-       rank += static_cast<int>(blockDim.x)) {
+  each_in_block(write.k - above, [&](int i) {
+    const int rank = above + i;
     if (alike) {
       write(rank, bits, list[rank]);
     } else {
       write(rank, list[rank]);
     }
-  }
+  });
 }
 
 // What is known of a row.
@@ -270,7 +273,8 @@ __device__ __forceinline__ RowBound<Number> bound_by_counting(const Number (&num
 template <class Order, int kElements, bool kCounts>
 __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxima(
     const Params<typename Order::Bits>& params, const typename Order::Bits* input, const Order& order,
-    Index* list, uint32_t* counts, Shared<Order>& shared, const WriteWinner<typename Order::Bits>& write) {
+    Index* list, uint32_t* counts, uint32_t* bins, Shared<Order>& shared,
+    const WriteWinner<typename Order::Bits>& write) {
   using Compared = Numbers<Order>;
   using Number = typename Compared::Number;
   using Share = RowNumbers<Order, kElements>;
@@ -280,7 +284,12 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
   const int place = (lane / kLanesOfLine * warps + warp) * kLanesOfLine + lane % kLanesOfLine;
   const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers, Share::shift_of(input));
-  if (threadIdx.x == 0) shared.listed = shared.above = 0;
+  // While the row is under way.
+  clear_bins(bins, params.bins);
+  if (threadIdx.x == 0) {
+    shared.listed = shared.above = 0;
+    shared.bins.reset();
+  }
   shared.equals.reset();
   const RowBound<Number> of_row = [&] {
     if constexpr (kCounts) {
@@ -441,8 +450,6 @@ __device__ BlockMemory<Bits, Index> memory_of(unsigned char* base, int room) {
 template <class Word>
 class KeyBins {
  public:
-  static constexpr bool kInGroups = true;
-
   __device__ KeyBins(Word least, Word greatest, int empty_bits, int, int count_of_bins)
       : greatest_(greatest),
         empty_bits_(empty_bits),
@@ -463,8 +470,6 @@ class KeyBins {
 template <class Word>
 class IndexBins {
  public:
-  static constexpr bool kInGroups = false;
-
   __device__ IndexBins(Word least, Word greatest, int empty_bits, int cols, int count_of_bins)
       : greatest_(greatest), empty_bits_(empty_bits), col_bits_(bits_of(static_cast<uint32_t>(cols - 1))) {
     part_bits_ = min(col_bits_, spare_bits(least, greatest, empty_bits, count_of_bins));
@@ -501,9 +506,9 @@ struct GroupedBins {
 };
 
 // Ranks entries that lie in their bins, by comparing each with those of its bin.
-template <int kItems, class Bits, class Word, class BinOf>
-__device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const Index* list,
-                                             const uint32_t* bins, const BinOf& bin_of,
+template <int kItems, class Compared, class Bits, class Word, class BinOf>
+__device__ __forceinline__ void rank_in_bins(int listed, const Compared& numbers, const Word* keys,
+                                             const Index* list, const uint32_t* bins, const BinOf& bin_of,
                                              const WriteWinner<Bits>& write) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
 #pragma unroll
@@ -512,7 +517,8 @@ __device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const
     if (at >= listed) break;
     const Word key = keys[at];
     const Index index = list[at];
-    const Bits bits = write.input[index];  // on its way while the rank is counted
+    Bits bits;
+    if (!numbers.bits_of_all(Compared::number_of(key), bits)) bits = write.input[index];
     const uint32_t bin = bin_of.of(key, index), end = bins[bin + 1];
     uint32_t rank = bins[bin];
     for (uint32_t other = rank; other < end; ++other) {
@@ -523,27 +529,29 @@ __device__ __forceinline__ void rank_in_bins(int listed, const Word* keys, const
   }
 }
 
-// Ranks `listed` entries that lie in so many bins of a range, which have their starts, but crowd there: by
-// new bins, as GroupedBins has them. False, and nothing is written, where they crowd there too.
-// By all threads of a block, a barrier behind the entries.
-template <int kItems, class Word, class Bits>
-__device__ __noinline__ bool write_by_groups(int listed, KeyBins<Word> bin_of, int count_of_bins, Index* list,
-                                             Word* keys, uint32_t* bins, GroupBins<Word, Index>& groups,
-                                             BinScratch& scratch, WriteWinner<Bits> write) {
+// Ranks `listed` entries that lie in their bins, of which `bins` are the starts, but crowd there: each group
+// of bins is dealt new ones. False, list and keys as they were, where they crowd there too. By all threads of
+// a block, a barrier behind the entries.
+template <int kItems, class Compared, class Word, class Bits>
+__device__ __noinline__ bool write_by_groups(int listed, Compared numbers, KeyBins<Word> bin_of,
+                                             int count_of_bins, Index* list, Word* keys, uint32_t* bins,
+                                             GroupBins<Word, Index>& groups, BinScratch& scratch,
+                                             WriteWinner<Bits> write) {
   using Groups = GroupBins<Word, Index>;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int per_group = max(count_of_bins / Groups::kMostGroups, Groups::kLeastBins);
-  for (int group = thread; group < count_of_bins / per_group; group += threads) {
-    // Behind the k-th best's bin no entry is left.
+  const int group_count = min(count_of_bins / Groups::kLeastBins, Groups::kMostGroups);
+  each_in_block(group_count, [&](int group) {
+    // Starts behind the k-th best's bin count entries that have been left out.
     const auto start = [&](int bin) { return min(bins[bin], static_cast<uint32_t>(listed)); };
     groups.group[group].reset(start(group * per_group), start((group + 1) * per_group));
-  }
+  });
   if (thread == 0) {
     groups.bins_log2 = bits_of(static_cast<uint32_t>(per_group - 1));
     scratch.reset();
   }
-  Word own[kItems];
-  Index indices[kItems];
+  Word own[kItems]{};
+  Index indices[kItems]{};
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (thread + e * threads >= listed) break;
@@ -560,7 +568,7 @@ __device__ __noinline__ bool write_by_groups(int listed, KeyBins<Word> bin_of, i
     groups.see(is_there, is_there ? bin_of.of(own[e], indices[e]) : 0, own[e], indices[e]);
   }
   __syncthreads();  // all ranges are known
-  for (int group = thread; group < count_of_bins / per_group; group += threads) groups.group[group].divide();
+  each_in_block(group_count, [&](int group) { groups.group[group].divide(); });
   __syncthreads();  // bins are clear, and groups know theirs
   const GroupedBins<Word> new_bin_of{bin_of, groups};
   uint32_t places[kItems];
@@ -583,7 +591,7 @@ __device__ __noinline__ bool write_by_groups(int listed, KeyBins<Word> bin_of, i
     list[at] = indices[e];
   }
   __syncthreads();  // all are in their bins
-  rank_in_bins<kItems>(listed, keys, list, bins, new_bin_of, write);
+  rank_in_bins<kItems>(listed, numbers, keys, list, bins, new_bin_of, write);
   return true;
 }
 
@@ -622,13 +630,13 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
     const bool crowded = scratch.comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed);
     uint32_t bins_left = end_of_bins;
     if (crowded) {
+      if (!bin_of.has_bins_of_several()) return false;
       const uint32_t kth = static_cast<uint32_t>(min(write.k, listed) - 1);
-      for (int bin = thread; bin < count_of_bins; bin += threads) {
+      each_in_block(count_of_bins, [&](int bin) {
         if (bins[bin] <= kth && kth < bins[bin + 1]) scratch.kth_bin = static_cast<uint32_t>(bin);
-      }
+      });
       __syncthreads();  // the bin is found
       bins_left = scratch.kth_bin + 1;
-      if (!bin_of.has_bins_of_several()) return false;
     }
     Word farthest = 0;
 #pragma unroll
@@ -643,17 +651,17 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
     }
     if (!crowded) {
       __syncthreads();  // all are in their bins
-      rank_in_bins<kItems>(listed, keys, list, bins, bin_of, write);
+      rank_in_bins<kItems>(listed, numbers, keys, list, bins, bin_of, write);
       return true;
     }
     farthest = warp_max(farthest);
     if (thread % 32 == 0) atomicMax(&scratch.distance, static_cast<unsigned long long>(farthest));
     __syncthreads();  // what is left is in the list
     listed = static_cast<int>(bins[bins_left]);
-    if constexpr (BinOf::kInGroups) {
+    if constexpr (std::is_same_v<BinOf, KeyBins<Word>>) {
       if (bins_left * tuning::kAirResidentNarrowing > end_of_bins) {
-        return write_by_groups<kItems>(listed, bin_of, count_of_bins, list, keys, bins, groups, scratch,
-                                       write);
+        return write_by_groups<kItems>(listed, numbers, bin_of, count_of_bins, list, keys, bins, groups,
+                                       scratch, write);
       }
     }
     least = greatest - static_cast<Word>(scratch.distance);
@@ -665,7 +673,7 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
   }
 }
 
-// The same where the range has few keys.
+// write_by_bins where the range has few keys.
 template <int kItems, class Compared, class Word>
 __device__ __noinline__ bool write_by_index_bins(int listed, int cols, Compared numbers, Word least,
                                                  Word greatest, Index* list, Word* keys, uint32_t* bins,
@@ -676,7 +684,7 @@ __device__ __noinline__ bool write_by_index_bins(int listed, int cols, Compared 
                                                 count_of_bins, scratch, groups, write);
 }
 
-// The same wherever they are. What the list holds beyond the row's end is worse than all.
+// Step 3 wherever keys are. What the list holds beyond the row's end is worse than all.
 template <class Order>
 __device__ __noinline__ void write_sorted(int listed, const typename Order::Bits* input, int cols,
                                           Order order, BlockMemory<typename Order::Bits, Index> memory,
@@ -707,11 +715,10 @@ __global__ void __launch_bounds__(tuning::kAirResidentMaxThreads, tuning::kAirRe
   Found<typename Compared::Number> found{};
   if (params.maxima > 0 &&
       RowNumbers<Order, kElements>::shift_of(input) + params.cols <= threads * kElements) {
-    clear_bins(memory.counters, params.bins);
-    if (threadIdx.x == 0) shared.bins.reset();
     // Maxima are counted where keys will lie.
-    found = list_from_maxima<Order, kElements, kCounts>(
-        params, input, order, memory.indices, reinterpret_cast<uint32_t*>(memory.values), shared, write);
+    found = list_from_maxima<Order, kElements, kCounts>(params, input, order, memory.indices,
+                                                        reinterpret_cast<uint32_t*>(memory.values),
+                                                        memory.counters, shared, write);
   }
   int listed = found.listed;
   if (!found.whole) {

@@ -280,8 +280,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   __shared__ uint32_t place;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const uint32_t room = static_cast<uint32_t>(params.room);
-  const int64_t number = blockIdx.x / static_cast<unsigned>(cluster_blocks);
-  const int number_in_cluster = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
+  const int64_t number = Cluster::number();
+  const int number_in_cluster = Cluster::rank();
   const bool is_first = number_in_cluster == 0;
   const Row<Bits> row = params.rows.of(number);
   const RowState<Rows> state(params.rows, number, row);
@@ -327,7 +327,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       [&](int rank, Bits bits, Index index) {
         output.write(rank, by_position ? row.begin[index] : bits, index);
       },
-      by_position ? Ties<Word, Index>{} : Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
+      Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
 }
 
 template <int kItems, class Order, class Rows>

@@ -78,8 +78,8 @@ __global__ void __launch_bounds__(most_threads(kAhead))
   using Word = typename KeyWord<Bits>::type;
   __shared__ SharedOfTies<Bits> shared;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
-  const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(cluster_blocks));
-  const int64_t row_number = blockIdx.x / static_cast<unsigned>(cluster_blocks);
+  const int number = Cluster::rank();
+  const int64_t row_number = Cluster::number();
   const Row<Bits> row = params.rows.of(row_number);
   const Sharing sharing = sharing_of(params, row, cluster_blocks);
   const int blocks = sharing.blocks;
@@ -89,12 +89,12 @@ __global__ void __launch_bounds__(most_threads(kAhead))
                         static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
   // Looked up again where it is needed: registers are few while the row is read.
   const auto output_of_row = [&] {
-    const int64_t own = blockIdx.x / static_cast<unsigned>(cluster_blocks);
+    const int64_t own = Cluster::number();
     return params.rows.writer(own, params.output.row(own, params.places));
   };
   const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
 
-  // By position where all candidates win, and any order will do.
+  // By position where all candidates win, and any order will do: they are listed whole, without a bound.
   bool by_position = false;
   int64_t count = row.cols;
   typename Rows::OfRow candidates{};
@@ -138,7 +138,7 @@ __global__ void __launch_bounds__(most_threads(kAhead))
       [&](int rank, Bits bits, Index index) {
         output.write(rank, by_position ? row.begin[index] : bits, index);
       },
-      by_position ? Ties<Word, Index>{} : Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
+      Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
 }
 
 template <int kItems, bool kAhead, class Order, class Rows>

@@ -99,8 +99,8 @@ struct PartPlaces {
                static_cast<int>(room * BlockMemory<Bits, Index>::kEntryBytes / kEntryBytes) & ~63) {
     const auto all = static_cast<uint32_t>(reinterpret_cast<Index*>(memory.values) - memory.indices);
     first = all - all / tuning::kResidentPartShare;
-    of_warp = first / (blockDim.x / 32);
-    from_block = (all - first) / static_cast<uint32_t>(blocks);
+    of_warp = first >> bits_of(blockDim.x / 32 - 1);
+    from_block = (all - first) >> bits_of(static_cast<uint32_t>(blocks - 1));
   }
 };
 
@@ -150,10 +150,9 @@ __device__ __forceinline__ bool write_in_parts(const Share& share, uint32_t reac
   const int lane = thread % 32, warp = thread / 32;
   send_parts<Compared>(share, reaching, number, places, part_of, scratch);
   __syncthreads();  // all are counted
-  if (thread < blocks * blocks) {
-    const int part = thread % blocks;
-    scratch.counts.send(&scratch.of_blocks[number][part], scratch.listed[part] | scratch.not_all,
-                        thread / blocks);
+  const int part = thread % kMostBlocks, block = thread / kMostBlocks;
+  if (part < blocks && block < blocks) {
+    scratch.counts.send(&scratch.of_blocks[number][part], scratch.listed[part] | scratch.not_all, block);
   }
   if (warp == 0) {
     if (lane == 0) scratch.counts.expect(static_cast<uint32_t>(blocks * blocks * sizeof(uint32_t)));
@@ -187,6 +186,7 @@ __device__ __forceinline__ bool write_in_parts(const Share& share, uint32_t reac
   if (better >= row.k) return true;
   // To the list's beginning, side by side.
   const BlockMemory<Word, Index>& memory = places.memory;
+#pragma unroll 1
   for (int block = warp; block < blocks; block += threads / 32) {
     const uint32_t from = places.first + static_cast<uint32_t>(block) * places.from_block;
     for (uint32_t i = static_cast<uint32_t>(lane); i < scratch.of_blocks[block][number]; i += 32) {

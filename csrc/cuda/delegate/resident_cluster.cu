@@ -23,6 +23,7 @@
 #include "cuda/delegate/numbers.h"
 #include "cuda/delegate/resident.cuh"
 #include "cuda/delegate/sampled_row.cuh"
+#include "cuda/device/block_loop.cuh"
 #include "cuda/device/cluster_launch.h"
 #include "cuda/device/equals.cuh"
 #include "cuda/device/launch.h"
@@ -135,10 +136,10 @@ __device__ __forceinline__ bool bring_by_mail(const Listed& listed, uint32_t own
                                               const BlockMemory<Bits, Index>& memory, Shared<Bits>& shared,
                                               ListMail& mail) {
   if (number > 0) {
-    for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
+    each_in_block(own, [&](uint32_t i) {
       mail.entries.send(memory.values + listed.before + i, memory.values[i], 0);
       mail.entries.send(memory.indices + listed.before + i, memory.indices[i], 0);
-    }
+    });
     return false;
   }
   prepare_sort(static_cast<int>(listed.all), memory, shared.sort);
@@ -210,9 +211,7 @@ __device__ __noinline__ bool write_equals(Row<Bits> row, Part<Bits> part, int64_
       output.write(static_cast<int>(first) + place, row.begin[index], index);
     });
   }
-  for (uint32_t i = threadIdx.x; i < own_listed; i += blockDim.x) {
-    memory.values[i] = row.begin[memory.indices[i]];
-  }
+  each_in_block(own_listed, [&](uint32_t i) { memory.values[i] = row.begin[memory.indices[i]]; });
   listed = {all.above, before.above};
   return true;
 }
@@ -232,8 +231,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   __shared__ ListMail lists;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int number = static_cast<int>(blockIdx.x % static_cast<unsigned>(blocks));
-  const int64_t row_number = blockIdx.x / static_cast<unsigned>(blocks);
+  const int number = Cluster::rank();
+  const int64_t row_number = Cluster::number();
   const Row<Bits> row = params.rows.of(row_number);
   const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
 
@@ -281,8 +280,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                     [&](int i) { return own.index(i); });
       __syncthreads();  // all are listed that there is room for
       own_listed = shared.listed;
-      for (uint32_t i = threadIdx.x; own_listed <= room && i < own_listed; i += blockDim.x) {
-        memory.values[i] = row.begin[memory.indices[i]];
+      if (own_listed <= room) {
+        each_in_block(own_listed, [&](uint32_t i) { memory.values[i] = row.begin[memory.indices[i]]; });
       }
       if constexpr (kMailsLists<Bits>) {
         // Not where parts did not do: others' places in this block's memory have been in use.

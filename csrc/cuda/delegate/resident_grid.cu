@@ -27,6 +27,7 @@
 #include "cuda/delegate/numbers.h"
 #include "cuda/delegate/resident.cuh"
 #include "cuda/delegate/sampled_row.cuh"
+#include "cuda/device/block_loop.cuh"
 #include "cuda/device/cluster_launch.h"
 #include "cuda/device/launch.h"
 #include "cuda/device/maxima_bound.cuh"
@@ -92,6 +93,7 @@ __device__ __forceinline__ KeySpan<Word> bound_of_row_delegates(const Word* dele
                                                                 Scratch<Word>& scratch, bool& are_equals) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   constexpr int kInFlight = 4;
+#pragma unroll 1
   for (int first = thread; first < count; first += kInFlight * threads) {
     Word loaded[kInFlight];
 #pragma unroll
@@ -103,7 +105,7 @@ __device__ __forceinline__ KeySpan<Word> bound_of_row_delegates(const Word* dele
   }
   const BlockBound<Word> bound = bound_of_block<Word>(
       [&](auto&& visit) {
-        for (int i = thread; i < count; i += threads) visit(keys[i]);  // its own
+        each_in_block(count, [&](int i) { visit(keys[i]); });  // its own
       },
       k, slack_of_rank(k), scratch.parts.divide(parts, k), counters, scratch.of_warps);
   are_equals = bound.reaching > k + slack_of_rank(k);
@@ -145,8 +147,8 @@ struct RowOfGrid {
       return;
     }
     if (threadIdx.x == 0) scratch.place = count > 0 ? atomicAdd(&listed, count) : 0;
-    for (uint32_t i = threadIdx.x; fetches && i < count; i += blockDim.x) {
-      memory.values[i] = row.begin[memory.indices[i]];
+    if (fetches) {
+      each_in_block(count, [&](uint32_t i) { memory.values[i] = row.begin[memory.indices[i]]; });
     }
     __syncthreads();  // the list has its place
     for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
@@ -310,9 +312,8 @@ __device__ __noinline__ bool select_among_listed(const Params<Bits>& params, int
   const uint32_t count = shared.listed;
   // Of numbers and a NaN, delegates tell of the numbers: all that is better is as good as the best of them.
   const auto each = [&](auto&& visit) {
-    for (uint32_t i = threadIdx.x; i < count; i += blockDim.x) {
-      visit(i, min(numbers.rank_key(own.memory.values[i]), span.greatest));
-    }
+    each_in_block(count,
+                  [&](uint32_t i) { visit(i, min(numbers.rank_key(own.memory.values[i]), span.greatest)); });
   };
   clear_histogram(own.memory.counters, kCountsOfBound<Word>);
   __syncthreads();  // the counts are zero, and all know how many are listed
@@ -385,8 +386,9 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   __shared__ Scratch<Word> scratch;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32, warp = thread / 32, warps = threads / 32;
-  const int64_t row_number = static_cast<int>(blockIdx.x) / params.blocks;
-  const int number = static_cast<int>(blockIdx.x) % params.blocks;
+  const BlockOfRow block = BlockOfRow::own(params.blocks);
+  const int64_t row_number = block.row;
+  const int number = block.number;
   RowState& state = params.lists.states[row_number];
 
   // Step 1. Vectors side by side go to a few lanes, and the next ones to the next block's, and so on.
@@ -397,19 +399,19 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const Share own(begin, static_cast<int>(params.rows.row.cols), place, params.blocks * threads, numbers,
                   Share::shift_of(begin));
   Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
-  const int lanes_of_delegate = 32 / params.of_warp;
-  for (int step = lanes_of_delegate / 2; step > 0; step /= 2) {
+  const int lanes_log2 = 6 - bits_of(static_cast<uint32_t>(params.of_warp));  // that share one of them
+  for (int step = (1 << lanes_log2) / 2; step > 0; step /= 2) {
     delegate = max(delegate, __shfl_xor_sync(~0u, delegate, step));
   }
   const int delegates_of_row = params.blocks * warps * params.of_warp;
   Word* const delegates = params.lists.delegates + row_number * delegates_of_row;
-  if (lane % lanes_of_delegate == 0) {
-    delegates[(number * warps + warp) * params.of_warp + lane / lanes_of_delegate] = delegate;
+  if ((lane & ((1 << lanes_log2) - 1)) == 0) {
+    delegates[(number * warps + warp) * params.of_warp + (lane >> lanes_log2)] = delegate;
   }
   if (number == 0) {
     uint32_t* const words = reinterpret_cast<uint32_t*>(&state);
     constexpr int kWords = static_cast<int>(offsetof(RowState, counts) / sizeof(uint32_t)) + kGridBins;
-    for (int i = thread; i < kWords; i += threads) words[i] = 0;
+    each_in_block(kWords, [&](int i) { words[i] = 0; });
   }
   if (thread == 0) shared.listed = scratch.own = scratch.better = 0;
   cooperative_groups::this_grid().sync();  // all delegates are there, and the states are clear

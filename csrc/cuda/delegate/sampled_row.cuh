@@ -9,6 +9,7 @@
 #include "core/problem.h"
 #include "cuda/delegate/delegate.h"
 #include "cuda/delegate/numbers.h"
+#include "cuda/device/block_loop.cuh"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster.cuh"
 #include "cuda/device/maxima_bound.cuh"
@@ -342,11 +343,11 @@ struct ClusterSums {
   __device__ void operator()(uint32_t* own, uint32_t* sums, int bins) const {
     Cluster::arrive();
     Cluster::wait();  // all blocks have counted
-    for (int bin = static_cast<int>(threadIdx.x); bin < bins; bin += static_cast<int>(blockDim.x)) {
+    each_in_block(bins, [&](int bin) {
       uint32_t sum = 0;
       for (int block = 0; block < blocks; ++block) sum += Cluster::of_block(own, block)[bin];
       sums[bin] = sum;
-    }
+    });
     Cluster::arrive();
     Cluster::wait();  // all have added up
   }
@@ -432,10 +433,10 @@ __device__ __forceinline__ bool bring_together(const Listed& listed, uint32_t ow
   } else {
     Bits* const values = Cluster::of_block(memory.values, 0) + listed.before;
     Index* const indices = Cluster::of_block(memory.indices, 0) + listed.before;
-    for (uint32_t i = threadIdx.x; i < own; i += blockDim.x) {
+    each_in_block(own, [&](uint32_t i) {
       values[i] = memory.values[i];
       indices[i] = memory.indices[i];
-    }
+    });
   }
   if (blocks == 1) {
     __syncthreads();  // all is clear

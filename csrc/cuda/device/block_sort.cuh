@@ -2,7 +2,8 @@
 //
 // The entries' extended keys, (key, index), differ in all. One digit of their own range, as many bins as
 // there are entries, brings each to within a few places of where it belongs; there it is ranked by comparing
-// it with its bin. (Of floats of both signs the digit is one of the range of their values.) Where that takes
+// it with its bin. (Of floats of both signs the digit is one of the range of their values; equals of a bound
+// that a caller tells of have bins of their own, by index.) Where that takes
 // too many comparisons, bins are dealt out anew: half of them to the small part of the range in which most
 // entries lie (ties at a threshold, say, and some elements far above), or else, to each part of it, as many
 // as it has entries, for its own range (floats of both signs, or winners that are near to each other but far
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/device/block_loop.cuh"
 #include "cuda/device/block_sort.h"
 #include "cuda/device/entries.cuh"
 #include "cuda/device/entry.cuh"
@@ -167,23 +169,21 @@ struct KeyBins {
   }
 };
 
-// What is known of entries that share the least key: nothing.
+// What a caller knows of entries that share the least key: nothing.
 struct NoTies {
   __device__ static constexpr bool exist() { return false; }
 };
 
-// They may be many, equals of a bound, and are those of the lowest indices, up to `last`. 0 bits: there are
-// none.
+// That they are equals of a bound, which may be many, none of an index of more bits, and no entry is worse.
+// 0 bits: nothing is known.
 template <class Word, class Index>
 struct Ties {
   Word key;
-  int bits;  // of `last`
+  int bits;
 
-  // Of a bound that is an extended key, among indices up to `last_index`: one with an index of its own, 0
-  // reversed being that of all, has equals behind it.
+  // All that reach the bound are sorted: its equals end at its own index, or, 0 reversed, at the row's end.
   __device__ static Ties at(const ExtendedKey<Word, Index>& bound, Index last_index) {
-    return {bound.key,
-            bound.reversed == 0 ? 0 : max(bits_of(static_cast<Index>(last_index - bound.reversed)), 1)};
+    return {bound.key, bound.reversed == 0 ? 0 : bits_of(static_cast<Index>(last_index - bound.reversed))};
   }
   __device__ bool exist() const { return bits > 0; }
 };
@@ -191,6 +191,8 @@ struct Ties {
 // An entry's bin when a block sorts.
 template <class Word, class Index>
 struct SortBins {
+  using KnownTies = NoTies;
+
   KeyBins<Word> keys;
   RangeBins<Word, Index> others;
 
@@ -205,9 +207,11 @@ struct SortBins {
   __device__ const EntryRange<Word, Index>& range() const { return others.digits.range; }
 };
 
-// The same where ties are known: half of the bins are theirs, by index.
+// The same where ties may be known: half of the bins are theirs, by index.
 template <class Word, class Index>
 struct TiedBins {
+  using KnownTies = Ties<Word, Index>;
+
   SortBins<Word, Index> above;
   Word tied;
   uint32_t first_of_tied;  // 0: there are no ties
@@ -215,7 +219,7 @@ struct TiedBins {
 
   template <class Order>
   __device__ static TiedBins over(const Order& order, const EntryRange<Word, Index>& range, int bins,
-                                  const Ties<Word, Index>& ties) {
+                                  const KnownTies& ties) {
     const int half = ties.exist() ? bins / 2 : 0;
     return {SortBins<Word, Index>::over(order, range, bins - half), ties.key, static_cast<uint32_t>(half),
             max(ties.bits - bits_of(static_cast<uint32_t>(bins / 2 - 1)), 0)};
@@ -227,21 +231,33 @@ struct TiedBins {
   __device__ const EntryRange<Word, Index>& range() const { return above.range(); }
 };
 
-// The same, but half of the bins are for what lies in `first` to `last`, by a digit of its own range, as many
-// values may lie near zero and few far from it; what comes before, and behind, is left a quarter each.
+// As `all`, of either kind, but half of the bins are for what lies in `first` to `last`, by a digit of its
+// own range, as many values may lie near zero and few far from it; what comes before, and behind, is left a
+// quarter each.
 template <class Word, class Index>
 struct SpreadBins {
   DigitBins<Word, Index> within;
   uint32_t first, last;  // of `all`
-  uint32_t bins;
+  uint32_t quarter;
+  float before, behind;  // a quarter's bins to one of those, no more than one
+
+  __device__ static SpreadBins over(const DigitBins<Word, Index>& within, uint32_t first, uint32_t last,
+                                    uint32_t bins) {
+    const uint32_t quarter = bins / 4;
+    return {within, first, last, quarter, share_of(quarter, first), share_of(quarter, bins - 1 - last)};
+  }
 
   template <class AllBins>
   __device__ uint32_t of(const AllBins& all, Word key, Index index) const {
-    const uint32_t bin = all.of(key, index), quarter = bins / 4;
-    if (bin < first) return bin * quarter / max(first, quarter);
+    const uint32_t bin = all.of(key, index);
+    if (bin < first) return static_cast<uint32_t>(static_cast<float>(bin) * before);
     if (bin <= last) return quarter + within.of(key, index);
-    const uint32_t behind = bins - 1 - last;
-    return 3 * quarter + (bin - last - 1) * quarter / max(behind, quarter);
+    return 3 * quarter + static_cast<uint32_t>(static_cast<float>(bin - last - 1) * behind);
+  }
+
+  // bin < bins: bin * share_of(quarter, bins) < quarter, as there are fewer than 2^16 of either.
+  __device__ static float share_of(uint32_t quarter, uint32_t bins) {
+    return __fdividef(static_cast<float>(quarter), static_cast<float>(max(bins, quarter)));
   }
 };
 
@@ -319,7 +335,7 @@ struct BlockScratch {
   uint32_t first, last;  // the bins of most entries
   uint32_t outside;      // comparisons that ranking the others takes
   bool in_groups;        // bins dealt out anew, or else spread
-  Bins all;              // unless by KeyBins alone, until bins are dealt out anew
+  Bins all;              // not set while KeyBins alone serve
   SpreadBins<Word, Index> spread;
   union {  // one after the other
     SeenEntries<Word, Index> of_warps[tuning::kSortMaxThreads / 32];
@@ -458,7 +474,7 @@ __device__ __forceinline__ uint4 starts_of(const uint4& count, uint32_t before) 
 __device__ __forceinline__ void start_many_bins(uint32_t* bins, int count_of_bins, uint32_t* warp_sums) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const unsigned steps = static_cast<unsigned>(count_of_bins) / kLeastBins;
-  const unsigned steps_a_warp = (steps + warps - 1) / warps;
+  const unsigned steps_a_warp = max(steps >> (31 - __clz(static_cast<int>(warps))), 1u);  // a power of two
   const unsigned first = min(warp * steps_a_warp, steps), last = min(first + steps_a_warp, steps);
   uint4* const vectors = reinterpret_cast<uint4*>(bins);
   uint32_t start = 0;
@@ -660,20 +676,17 @@ __device__ __forceinline__ void place_in_bins(int count, const Order& order,
 }
 
 __device__ inline void clear_bins(uint32_t* bins, int count_of_bins) {
-  for (int i = static_cast<int>(threadIdx.x); i < count_of_bins / 4; i += static_cast<int>(blockDim.x)) {
-    reinterpret_cast<uint4*>(bins)[i] = uint4{};
-  }
+  each_in_block(count_of_bins / 4, [&](int i) { reinterpret_cast<uint4*>(bins)[i] = uint4{}; });
 }
 
 // Brings entries that are placed in bins of their range, which are scratch.all from then on, to new ones,
 // scratch.new_bin_of. Most entries are what is left when a sixteenth of them is taken off at either end, if
 // that does not crowd itself. By all threads of a block.
-template <int kItems, class Order, class Index, bool kPacks, class Scratch, class KnownTies,
-          class Bits = typename Order::Bits>
+template <int kItems, class Order, class Index, bool kPacks, class Scratch, class Bits = typename Order::Bits>
 __device__ __noinline__ void deal_bins_anew(int count, Order order,
                                             PlacedEntries<Order, Index, kPacks> placed, uint32_t* bins,
                                             EntryRange<typename KeyWord<Bits>::type, Index> range,
-                                            Scratch& scratch, KnownTies ties) {
+                                            Scratch& scratch, typename Scratch::Bins::KnownTies ties) {
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int count_of_bins = bins_of(count);
@@ -685,12 +698,12 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
   }
   __syncthreads();  // the sum is zero
   uint32_t outside = 0;
-  for (int bin = thread; bin < count_of_bins; bin += threads) {
+  each_in_block(count_of_bins, [&](int bin) {
     const uint32_t begin = bins[bin], end = bins[bin + 1];
     if (holds(bin, margin)) scratch.first = static_cast<uint32_t>(bin);
     if (holds(bin, count - 1 - margin)) scratch.last = static_cast<uint32_t>(bin);
     if (end <= margin || begin > count - 1 - margin) outside += (end - begin) * (end - begin);
-  }
+  });
   outside = __reduce_add_sync(~0u, outside);
   if (thread % 32 == 0) atomicAdd(&scratch.outside, outside);
   __syncthreads();  // all have added, and most entries' bins are known
@@ -700,10 +713,11 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
       scratch.outside > static_cast<uint32_t>(tuning::kSortFullBin * count);
   using Groups = GroupBins<Word, Index>;
   const int per_group = max(count_of_bins / Groups::kMostGroups, Groups::kLeastBins);
-  const int groups = count_of_bins / per_group;
+  const int groups = min(count_of_bins / Groups::kLeastBins, Groups::kMostGroups);
   if (!in_groups) {
     SeenEntries<Word, Index> seen{};
     const int end = static_cast<int>(bins[last + 1]);
+#pragma unroll 1
     for (int i = static_cast<int>(bins[first]) + thread; i < end; i += threads) {
       const auto entry = placed.get(order, i);
       seen.see(entry.key, entry.index);
@@ -711,12 +725,13 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
     const auto of_most = seen.range_over_block(scratch.of_warps);
     if (thread == 0) {
       const auto within = DigitBins<Word, Index>::over(of_most, count_of_bins / 2);
-      scratch.spread = {within, first, last, static_cast<uint32_t>(count_of_bins)};
+      scratch.spread =
+          SpreadBins<Word, Index>::over(within, first, last, static_cast<uint32_t>(count_of_bins));
     }
   } else {
-    for (int group = thread; group < groups; group += threads) {
+    each_in_block(groups, [&](int group) {
       scratch.groups.group[group].reset(bins[group * per_group], bins[(group + 1) * per_group]);
-    }
+    });
     if (thread == 0) scratch.groups.bins_log2 = bits_of(static_cast<uint32_t>(per_group - 1));
   }
   if (thread == 0) scratch.in_groups = in_groups;
@@ -744,7 +759,7 @@ __device__ __noinline__ void deal_bins_anew(int count, Order order,
       scratch.groups.see(is_there, scratch.all.of(key, index), key, index);
     }
     __syncthreads();  // all ranges are known
-    for (int group = thread; group < groups; group += threads) scratch.groups.group[group].divide();
+    each_in_block(groups, [&](int group) { scratch.groups.group[group].divide(); });
   }
   __syncthreads();  // bins are clear, and groups know theirs
   place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices, [&](auto&& visit) {
@@ -829,11 +844,11 @@ __device__ __forceinline__ void rank_few(int count, int wanted, const Order& ord
 // bits, index) gives number i and is called for all of them before write(rank, bits, index) is for any, once
 // for each rank < wanted. `scratch` is a BlockScratch, of TiedBins where ties are told of. By all threads
 // of a block, with a barrier before the next call.
-template <int kItems, bool kPacks = false, class Order, class Index, class Scratch, class Read, class Write,
-          class KnownTies = NoTies>
+template <int kItems, bool kPacks = false, class Order, class Index, class Scratch, class Read, class Write>
 __device__ void sort_prepared(int count, int wanted, const Order& order,
                               const BlockMemory<typename Order::Bits, Index>& memory, Scratch& scratch,
-                              Read&& read, Write&& write, const KnownTies& ties = {}) {
+                              Read&& read, Write&& write,
+                              const typename Scratch::Bins::KnownTies& ties = {}) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -868,7 +883,7 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
   place_in_bins<kItems>(count, order, placed, bins, scratch, bits, indices, [&](auto&& visit) {
     if (by_keys) {
       visit([&](Word key, Index) { return keys.of(key); });
-    } else if constexpr (std::is_same_v<KnownTies, NoTies>) {
+    } else if constexpr (std::is_same_v<typename Scratch::Bins::KnownTies, NoTies>) {
       const auto all = RangeBins<Word, Index>::over(order, range, count_of_bins);
       if (thread == 0) scratch.all = {keys, all};
       visit([&](Word key, Index index) { return all.of(key, index); });
@@ -888,9 +903,7 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
       PlacedEntries<Order, Index, kPacks>(order, memory, of_all).template unpack<kItems>(order, count);
       sort_by_digits<kItems, Order, Index>(count, order, memory.entries(), memory.entries(), of_all,
                                            memory.counters);
-      for (int i = thread; i < min(count, wanted); i += threads) {
-        write(i, memory.values[i], memory.indices[i]);
-      }
+      each_in_block(min(count, wanted), [&](int i) { write(i, memory.values[i], memory.indices[i]); });
       return;
     }
   }
@@ -916,11 +929,11 @@ __device__ void sort_prepared(int count, int wanted, const Order& order,
 }
 
 // The same from the beginning.
-template <int kItems, bool kPacks = false, class Order, class Index, class Scratch, class Read, class Write,
-          class KnownTies = NoTies>
+template <int kItems, bool kPacks = false, class Order, class Index, class Scratch, class Read, class Write>
 __device__ void sort_in_block(int count, int wanted, const Order& order,
                               const BlockMemory<typename Order::Bits, Index>& memory, Scratch& scratch,
-                              Read&& read, Write&& write, const KnownTies& ties = {}) {
+                              Read&& read, Write&& write,
+                              const typename Scratch::Bins::KnownTies& ties = {}) {
   prepare_sort(count, memory, scratch);
   __syncthreads();
   sort_prepared<kItems, kPacks>(count, wanted, order, memory, scratch, read, write, ties);

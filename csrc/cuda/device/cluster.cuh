@@ -1,6 +1,8 @@
 // Blocks of a thread block cluster: their barrier, and each other's shared memory.
 #pragma once
 
+#include <cstdint>
+
 namespace gputopk::cuda {
 
 // Before compute capability 9.0 a cluster is one block.
@@ -8,6 +10,8 @@ namespace gputopk::cuda {
 struct Cluster {
   __device__ static int blocks() { return static_cast<int>(__clusterSizeInBlocks()); }
   __device__ static int rank() { return static_cast<int>(__clusterRelativeBlockRank()); }
+  // Which cluster of the grid it is.
+  __device__ static int64_t number() { return __clusterIdx().x; }
 
   // A barrier in two halves, by all threads of all blocks that have not ended: what they wrote before
   // arriving is seen by all who have waited. No block may end before the others have done with its shared
@@ -28,6 +32,7 @@ struct Cluster {
 struct Cluster {
   __device__ static int blocks() { return 1; }
   __device__ static int rank() { return 0; }
+  __device__ static int64_t number() { return blockIdx.x; }
   __device__ static void arrive() { __syncthreads(); }
   __device__ static void wait() {}
   __device__ static void begin() { __syncthreads(); }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "cuda/device/block_loop.cuh"
 #include "cuda/device/row_numbers.cuh"
 #include "cuda/device/warp.cuh"
 #include "cuda/device/warp_sort.cuh"
@@ -184,9 +185,7 @@ __device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& sp
 template <class Word, class Each, class Divide>
 __device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank, int slack, Divide&& divide,
                                                            uint32_t* counts, KeySpan<Word>* of_warps) {
-  for (int i = static_cast<int>(threadIdx.x); i < kCountsOfBound<Word>; i += static_cast<int>(blockDim.x)) {
-    counts[i] = 0;
-  }
+  each_in_block(kCountsOfBound<Word>, [&](int i) { counts[i] = 0; });
   KeySpan<Word> seen{static_cast<Word>(~Word{0}), 0};
   each([&](Word key) { seen = {min(seen.least, key), max(seen.greatest, key)}; });
   const KeySpan<Word> span = seen.over_block(of_warps);  // and the counts are zero

@@ -228,6 +228,7 @@ inline void cudaTriggerProgrammaticLaunchCompletion() { simt::let_next_kernel_st
 inline void cudaGridDependencySynchronize() { simt::wait_for_kernel_before(); }
 inline unsigned __clusterSizeInBlocks() { return simt::cluster_blocks(); }
 inline unsigned __clusterRelativeBlockRank() { return simt::cluster_rank(); }
+inline simt::Index3 __clusterIdx() { return {blockIdx.x / simt::cluster_blocks(), 0, 0}; }
 inline void __cluster_barrier_arrive() { simt::cluster_arrive(); }
 inline void __cluster_barrier_arrive_relaxed() { simt::cluster_arrive(); }
 inline void __cluster_barrier_wait() { simt::cluster_wait(); }
