@@ -245,23 +245,42 @@ __device__ __forceinline__ RowBound<Number> bound_by_sorting(const Number (&numb
   return {of_row, __popc(__ballot_sync(~0u, ties) & ~0u >> (32 - warps))};
 }
 
-// Step 1: the bound from maxima that the block counts, by digits of their span.
+// Step 1: the bound from maxima that the block counts, by digits of what the k best of them lie in. It begins
+// at the least of groups' maxima of which each warp has `rank` and more: k elements reach that.
 template <class Compared, class Order, class Number, int kElements>
 __device__ __forceinline__ RowBound<Number> bound_by_counting(const Number (&numbers)[kElements], int k,
-                                                              uint32_t* counts, Shared<Order>& shared) {
+                                                              int rank, uint32_t* counts,
+                                                              Shared<Order>& shared) {
   using Word = typename KeyWord<typename Order::Bits>::type;
-  constexpr int kMaxima = kMostMaxima;
   static_assert(tuning::kAirResidentItems * tuning::kAirResidentCountingThreads >= kCountsOfBound<uint32_t>,
                 "counts lie where keys of a list will");
+  static_assert(tuning::kAirResidentMostRank <= 4 * 32, "four of each lane");
+  each_in_block(kCountsOfBound<Word>, [&](int i) { counts[i] = 0; });
   const Maxima<Compared, Number> maxima(numbers);
-  Word keys[kMaxima];
+  Number least;
+  if (rank <= 2 * 32) {
+    Number pair[2];
+    maxima.pairs(pair);
+    least = Compared::lesser(pair[0], pair[1]);
+  } else {
+    Number four[4];
+    maxima.fours(four);
+    least = Compared::lesser(Compared::lesser(four[0], four[1]), Compared::lesser(four[2], four[3]));
+  }
+  Word keys[kMostMaxima];
+  KeySpan<Word> own{Compared::rank_key_of(least), 0};
 #pragma unroll
-  for (int i = 0; i < kMaxima; ++i) keys[i] = Compared::rank_key_of(maxima.of_class[i]);
+  for (int i = 0; i < kMostMaxima; ++i) {
+    keys[i] = Compared::rank_key_of(maxima.of_class[i]);
+    own.greatest = max(own.greatest, keys[i]);
+  }
+  const KeySpan<Word> span = own.over_block(shared.spans);  // and the counts are zero
   const int slack = k / tuning::kAirResidentSlack;
-  const BlockBound<Word> bound = bound_of_block<Word>(
+  const BlockBound<Word> bound = bound_within<Word>(
+      span,
       [&](auto&& visit) {
 #pragma unroll
-        for (int i = 0; i < kMaxima; ++i) visit(keys[i]);
+        for (int i = 0; i < kMostMaxima; ++i) visit(keys[i]);
       },
       k, slack, Undivided{}, counts, shared.spans);
   const int warps = static_cast<int>(blockDim.x / 32);
@@ -283,7 +302,8 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
   const Compared numbers(order);
   // Lines of memory go to the warps in turn, so that each has some of what lies side by side.
   const int place = (lane / kLanesOfLine * warps + warp) * kLanesOfLine + lane % kLanesOfLine;
-  const Share own(input, params.cols, place, static_cast<int>(blockDim.x), numbers, Share::shift_of(input));
+  const typename Share::Loaded loaded(input, params.cols, place, static_cast<int>(blockDim.x), numbers,
+                                      Share::shift_of(input));
   // While the row is under way.
   clear_bins(bins, params.bins);
   if (threadIdx.x == 0) {
@@ -291,9 +311,10 @@ __device__ __forceinline__ Found<typename Numbers<Order>::Number> list_from_maxi
     shared.bins.reset();
   }
   shared.equals.reset();
+  const Share own(loaded, numbers);
   const RowBound<Number> of_row = [&] {
     if constexpr (kCounts) {
-      return bound_by_counting<Compared>(own.number, params.k, counts, shared);
+      return bound_by_counting<Compared>(own.number, params.k, params.rank, counts, shared);
     } else {
       return bound_by_sorting<Compared>(own.number, params.maxima, params.rank, shared);
     }

@@ -241,14 +241,16 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                         static_cast<Index>(row.cols - 1) - static_cast<Index>(first)};
 
   const auto output = params.output.row(row_number, row.k);
-  if (thread == 0) {
-    of_bound.mail.open();
-    shared.listed = 0;
-  }
-  lists.open();
-  parts.reset();
-  equals.reset();
-  Cluster::begin();
+  const auto begin = [&] {
+    if (thread == 0) {
+      of_bound.mail.open();
+      shared.listed = 0;
+    }
+    lists.open();
+    parts.reset();
+    equals.reset();
+    Cluster::begin();
+  };
   Listed listed{};
   uint32_t own_listed = 0;
   bool by_mail = false;  // lists are brought together so
@@ -259,8 +261,10 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const int lane = thread % 32, warp = thread / 32;
     const int place = ((lane / kLanes * (threads / 32) + warp) * blocks + number) * kLanes + lane % kLanes;
     const Compared numbers(order);
-    const Share own(row.begin, static_cast<int>(row.cols), place, blocks * threads, numbers,
-                    Share::shift_of(row.begin));
+    const typename Share::Loaded loaded(row.begin, static_cast<int>(row.cols), place, blocks * threads,
+                                        numbers, Share::shift_of(row.begin));
+    begin();  // while the row is under way
+    const Share own(loaded, numbers);
     const Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
     Cluster::wait();  // all blocks have begun
     const Word least = bound_of_cluster(delegate, params.rank, blocks, number, memory.counters, of_bound);
@@ -299,6 +303,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       __syncthreads();  // nobody looks at the bound's counts any more
     }
   } else {
+    begin();
     Cluster::wait();  // all blocks have begun
   }
   if (listed.all < static_cast<uint64_t>(wanted) || listed.all > room) {

@@ -188,40 +188,52 @@ class RowNumbers {
     return static_cast<int>(reinterpret_cast<uintptr_t>(row) % kVectorBytes / sizeof(Bits));
   }
 
-  // `place`: of the thread's vector in a stripe of `stripe`. `cols` and the shift are no more than kVectors
-  // stripes have elements.
-  __device__ __forceinline__ RowNumbers(const Bits* row, int cols, int place, int stripe,
-                                        const Numbers<Order>& numbers, int shift = 0)
-      : places{place * kInVector - shift, stripe * kInVector} {
-    const bool aligned = shift == shift_of(row);
-    const auto first_of = [&](int v) { return places.first + v * places.step; };
-    const auto is_whole = [&](int v) {
-      return aligned && first_of(v) >= 0 && first_of(v) + kInVector <= cols;
-    };
-    Vector<Bits> loaded[kVectors];
-    // Winners are read once more.
-    const auto load = [&](int v) { loaded[v] = load_vector<Reading::kAgain>(row + first_of(v)); };
-    if (__all_sync(~0u, is_whole(0) && is_whole(kVectors - 1))) {
+  // A thread's vectors as they come from memory: nothing waits for them until they are made numbers.
+  struct Loaded {
+    Places places;
+    Vector<Bits> vectors[kVectors];
+
+    // `place`: of the thread's vector in a stripe of `stripe`. `cols` and the shift are no more than kVectors
+    // stripes have elements.
+    __device__ __forceinline__ Loaded(const Bits* row, int cols, int place, int stripe,
+                                      const Numbers<Order>& numbers, int shift = 0)
+        : places{place * kInVector - shift, stripe * kInVector} {
+      const bool aligned = shift == shift_of(row);
+      const auto first_of = [&](int v) { return places.first + v * places.step; };
+      const auto is_whole = [&](int v) {
+        return aligned && first_of(v) >= 0 && first_of(v) + kInVector <= cols;
+      };
+      // Winners are read once more.
+      const auto load = [&](int v) { vectors[v] = load_vector<Reading::kAgain>(row + first_of(v)); };
+      if (__all_sync(~0u, is_whole(0) && is_whole(kVectors - 1))) {
 #pragma unroll
-      for (int v = 0; v < kVectors; ++v) load(v);
-    } else {
-      // Lanes that went another way would wait for the loads of those that do not.
-#pragma unroll
-      for (int v = 0; v < kVectors; ++v) {
-        loaded[v] = vector_of(numbers.nothing());
-        if (is_whole(v)) load(v);
-      }
-      if (__any_sync(~0u, !aligned || shift != 0 || cols % kInVector != 0)) {
+        for (int v = 0; v < kVectors; ++v) load(v);
+      } else {
+        // Lanes that went another way would wait for the loads of those that do not.
 #pragma unroll
         for (int v = 0; v < kVectors; ++v) {
-          if (!is_whole(v) && first_of(v) < cols) {
-            loaded[v] = load_elements(row, first_of(v), cols, numbers.nothing());
+          vectors[v] = vector_of(numbers.nothing());
+          if (is_whole(v)) load(v);
+        }
+        if (__any_sync(~0u, !aligned || shift != 0 || cols % kInVector != 0)) {
+#pragma unroll
+          for (int v = 0; v < kVectors; ++v) {
+            if (!is_whole(v) && first_of(v) < cols) {
+              vectors[v] = load_elements(row, first_of(v), cols, numbers.nothing());
+            }
           }
         }
       }
     }
-    numbers.convert(number, [&](int i) { return loaded[i / kInVector][i % kInVector]; });
+  };
+
+  __device__ __forceinline__ RowNumbers(const Loaded& loaded, const Numbers<Order>& numbers)
+      : places(loaded.places) {
+    numbers.convert(number, [&](int i) { return loaded.vectors[i / kInVector][i % kInVector]; });
   }
+  __device__ __forceinline__ RowNumbers(const Bits* row, int cols, int place, int stripe,
+                                        const Numbers<Order>& numbers, int shift = 0)
+      : RowNumbers(Loaded(row, cols, place, stripe, numbers, shift), numbers) {}
 
   // Makes those without a bit what stands for no element.
   __device__ __forceinline__ void keep(uint32_t bits, const Numbers<Order>& numbers) {
