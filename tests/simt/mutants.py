@@ -467,7 +467,7 @@ MUTANTS = (
         "bins[new_bin_of.of(own[e], indices[e])]",
         GROUPED,
     ),
-    Mutant("air/resident_row.cu", "groups.see(is_there,", "groups.see(is_there && own[e] % 2 == 0,", GROUPED),
+    Mutant("air/resident_row.cu", "is_there ? bin_of.of(own[e], indices[e]) : 0", "0", GROUPED),
     Mutant(
         "device/block_sort.cuh", "first_of_tied > 0 && key == tied", "first_of_tied > 0 && key >= tied", TIED
     ),
