@@ -114,7 +114,7 @@ GROUPED = (
 TIED = (
     "float32 ones_with_four_outliers 2x40000 k=300 form=delegate.one_cluster sm_count=4",
     "float32 ones_with_four_outliers 2x40000 k=300 form=delegate.equal_shares sm_count=4",
-    "int16 zeros_among_numbers 2x40000 k=2048 form=delegate.one_cluster sm_count=4",
+    "float16 zeros_among_numbers 2x40000 k=2048 form=delegate.one_cluster sm_count=4",
     "float32 two_level 1x70000 k=2048 form=delegate.equal_shares sm_count=4",
 )
 DIGITS = (
