@@ -252,7 +252,8 @@ __device__ __forceinline__ RowBound<Number> bound_by_counting(const Number (&num
                                                               int rank, uint32_t* counts,
                                                               Shared<Order>& shared) {
   using Word = typename KeyWord<typename Order::Bits>::type;
-  static_assert(tuning::kAirResidentItems * tuning::kAirResidentCountingThreads >= kCountsOfBound<uint32_t>,
+  static_assert(tuning::kAirResidentItems * tuning::kAirResidentCountingThreads >= kCountsOfBound<uint32_t> &&
+                    tuning::kAirResidentMinRoom >= kCountsOfBound<uint32_t>,
                 "counts lie where keys of a list will");
   static_assert(tuning::kAirResidentMostRank <= 4 * 32, "four of each lane");
   each_in_block(kCountsOfBound<Word>, [&](int i) { counts[i] = 0; });

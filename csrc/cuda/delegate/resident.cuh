@@ -150,9 +150,9 @@ __device__ __forceinline__ bool write_in_parts(const Share& share, uint32_t reac
   const int lane = thread % 32, warp = thread / 32;
   send_parts<Compared>(share, reaching, number, places, part_of, scratch);
   __syncthreads();  // all are counted
-  const int part = thread % kMostBlocks, block = thread / kMostBlocks;
-  if (part < blocks && block < blocks) {
-    scratch.counts.send(&scratch.of_blocks[number][part], scratch.listed[part] | scratch.not_all, block);
+  const int part = thread % kMostBlocks, to = thread / kMostBlocks;
+  if (part < blocks && to < blocks) {
+    scratch.counts.send(&scratch.of_blocks[number][part], scratch.listed[part] | scratch.not_all, to);
   }
   if (warp == 0) {
     if (lane == 0) scratch.counts.expect(static_cast<uint32_t>(blocks * blocks * sizeof(uint32_t)));

@@ -399,7 +399,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const Share own(begin, static_cast<int>(params.rows.row.cols), place, params.blocks * threads, numbers,
                   Share::shift_of(begin));
   Word delegate = Compared::rank_key_of(Maxima<Compared, Number>(own.number).one());
-  const int lanes_log2 = 6 - bits_of(static_cast<uint32_t>(params.of_warp));  // that share one of them
+  const int lanes_log2 = 6 - bits_of(static_cast<uint32_t>(params.of_warp));  // lanes that share a delegate
   for (int step = (1 << lanes_log2) / 2; step > 0; step /= 2) {
     delegate = max(delegate, __shfl_xor_sync(~0u, delegate, step));
   }

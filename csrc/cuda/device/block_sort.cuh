@@ -174,14 +174,14 @@ struct NoTies {
   __device__ static constexpr bool exist() { return false; }
 };
 
-// That they are equals of a bound, which may be many, none of an index of more bits, and no entry is worse.
-// 0 bits: nothing is known.
+// That they are equals of a bound, which may be many, whose indices have no more than `bits` bits, and that
+// no entry is worse. 0 bits: nothing is known.
 template <class Word, class Index>
 struct Ties {
   Word key;
   int bits;
 
-  // All that reach the bound are sorted: its equals end at its own index, or, 0 reversed, at the row's end.
+  // All that reach the bound are sorted: its equals end at its own index. 0 reversed: anywhere in the row.
   __device__ static Ties at(const ExtendedKey<Word, Index>& bound, Index last_index) {
     return {bound.key, bound.reversed == 0 ? 0 : bits_of(static_cast<Index>(last_index - bound.reversed))};
   }
@@ -474,7 +474,8 @@ __device__ __forceinline__ uint4 starts_of(const uint4& count, uint32_t before) 
 __device__ __forceinline__ void start_many_bins(uint32_t* bins, int count_of_bins, uint32_t* warp_sums) {
   const unsigned lane = threadIdx.x % 32, warp = threadIdx.x / 32, warps = blockDim.x / 32;
   const unsigned steps = static_cast<unsigned>(count_of_bins) / kLeastBins;
-  const unsigned steps_a_warp = max(steps >> (31 - __clz(static_cast<int>(warps))), 1u);  // a power of two
+  // As many as a power of two of the warps has each: others have none.
+  const unsigned steps_a_warp = steps >> (31 - __clz(static_cast<int>(warps)));
   const unsigned first = min(warp * steps_a_warp, steps), last = min(first + steps_a_warp, steps);
   uint4* const vectors = reinterpret_cast<uint4*>(bins);
   uint32_t start = 0;
