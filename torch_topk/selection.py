@@ -20,6 +20,9 @@ from .ops import topk
 __all__ = ["KthValue", "keep_topk", "keep_topk_", "kth_value", "topk_mask"]
 
 _topk_kth = torch.ops.gputopk._topk_kth.default
+_topk_mask = torch.ops.gputopk._topk_mask.default
+_keep_topk = torch.ops.gputopk._keep_topk.default
+_keep_topk_ = torch.ops.gputopk._keep_topk_.default
 
 
 class KthValue(NamedTuple):
@@ -162,10 +165,15 @@ def keep_topk(
     """
     dim = _check("keep_topk", input, k, dim, ties)
     _check_fill("keep_topk", fill, input.dtype)
-    if _is_listed(input, k, dim, ties, lengths) and not wants_derivative(input):
-        kept = torch.empty_like(input)
-        _write_kept(kept, topk(input, k, dim, largest, False, magnitude=magnitude), fill, dim)
-        return kept
+    if not wants_derivative(input):
+        if _is_of_rows(input, k, dim, ties, lengths):
+            bits = _rows.bits_of_number(fill, input.dtype)
+            options = {"largest": largest, "magnitude": magnitude}
+            return _as_shaped(call(_keep_topk, _as_rows(input), k, bits, **options), input)
+        if _is_listed(input, k, dim, ties, lengths):
+            kept = torch.empty_like(input)
+            _write_kept(kept, topk(input, k, dim, largest, False, magnitude=magnitude), fill, dim)
+            return kept
     mask = _mask("keep_topk", input, k, dim, largest, magnitude, ties, lengths)
     return _rows.select(mask, input, _rows.full_of(fill, input))
 
@@ -199,9 +207,15 @@ def keep_in_place(
     """``keep_topk_`` under the name that errors are to have."""
     dim = _check(function, input, k, dim, ties)
     _check_fill(function, fill, input.dtype)
-    if _is_listed(input, k, dim, ties, lengths) and not wants_derivative(input):
-        _write_kept(input, topk(input, k, dim, largest, False, magnitude=magnitude), fill, dim)
-        return input
+    if not wants_derivative(input):
+        if _is_of_rows(input, k, dim, ties, lengths) and input.is_contiguous():
+            bits = _rows.bits_of_number(fill, input.dtype)
+            options = {"largest": largest, "magnitude": magnitude}
+            call(_keep_topk_, _as_rows(input), k, bits, **options)
+            return input
+        if _is_listed(input, k, dim, ties, lengths):
+            _write_kept(input, topk(input, k, dim, largest, False, magnitude=magnitude), fill, dim)
+            return input
     mask = _mask(function, input, k, dim, largest, magnitude, ties, lengths)
     bits = _rows.as_bits(input)
     if bits is input:
@@ -260,6 +274,9 @@ def _mask(
         from . import _dtensor
 
         return _dtensor.mask(function, input, k, dim, largest, magnitude, ties, lengths)
+    if _is_of_rows(input, k, dim, ties, lengths):
+        options = {"largest": largest, "magnitude": magnitude}
+        return _as_shaped(call(_topk_mask, _as_rows(input), k, **options), input)
     if _is_listed(input, k, dim, ties, lengths):
         indices = topk(input.detach(), k, dim, largest, False, magnitude=magnitude).indices
         return torch.zeros_like(input, dtype=torch.bool).scatter_(dim, indices, True)
@@ -281,18 +298,36 @@ def _check(function: str, input: Tensor, k: int | Tensor, dim: int, ties: str) -
     return dim
 
 
-# Up to such a part of a row, the k best are listed and marked: less than to read all elements once more. On
-# an H200 lists took 0.5 to 1.1 times as long up to there, and to 2.6 times beyond.
+# As kListedColsPerK in csrc/core/mask_problem.h.
 _LISTED_COLS_PER_K = 16
 
 
-def _is_listed(input: Tensor, k: int | Tensor, dim: int, ties: str, lengths: Tensor | None) -> bool:
+def _has_one_k(input: Tensor, k: int | Tensor, ties: str, lengths: Tensor | None) -> bool:
     if isinstance(k, Tensor) or lengths is not None or ties != "index" or has_dtensor(input):
         return False
     if is_functorch_active():  # vmap has no rule for a scatter of one number
         return False
+    return backend(input) != "torch"
+
+
+def _is_of_rows(input: Tensor, k: int | Tensor, dim: int, ties: str, lengths: Tensor | None) -> bool:
+    """Whether an operator of rows does it all; of other dimensions it would have to copy the input."""
+    return dim == -1 and input.dim() > 0 and _has_one_k(input, k, ties, lengths) and 0 < k < input.size(-1)
+
+
+def _is_listed(input: Tensor, k: int | Tensor, dim: int, ties: str, lengths: Tensor | None) -> bool:
+    """Whether winners are listed and marked, wherever rows lie: less than to read all elements once more."""
     cols = input.size(dim) if input.dim() > 0 else 1
-    return backend(input) != "torch" and k > 0 and k * _LISTED_COLS_PER_K <= cols
+    return _has_one_k(input, k, ties, lengths) and k > 0 and k * _LISTED_COLS_PER_K <= cols
+
+
+# Of two dimensions, as most are, no view costs the host anything.
+def _as_rows(input: Tensor) -> Tensor:
+    return input if input.dim() == 2 else input.reshape(-1, input.size(-1))
+
+
+def _as_shaped(rows: Tensor, input: Tensor) -> Tensor:
+    return rows if input.dim() == 2 else rows.view(input.shape)
 
 
 def _mask_of_kth(
@@ -387,7 +422,7 @@ def _check_fill(function: str, fill: float, dtype: torch.dtype) -> None:
 
 # What the stable ABI cannot register ------------------------------------------------------------------
 
-for _name in ("kth_value", "_mask_of_kth"):
+for _name in ("kth_value", "_mask_of_kth", "_topk_mask", "_keep_topk", "_keep_topk_"):
     registry.impl(_name, torch.library.fallthrough_kernel, "Autograd")
 
 
@@ -412,3 +447,25 @@ def _(self, k, *, lengths=None, largest=True, magnitude=False):
 def _(self, index, lengths=None, *, largest=True, magnitude=False, equals=False):
     checks = _checked("_mask_of_kth", self, index=index, lengths=lengths)
     return self.new_empty((checks.rows, checks.cols), dtype=torch.bool)
+
+
+def _check_of_rows(op: str, self: Tensor, k: int) -> None:
+    checks = RowChecks(op, self)
+    checks.check(k >= 1 and k <= checks.cols, f"k must be in [1, {checks.cols}], but is {k}")
+
+
+@torch.library.register_fake("gputopk::_topk_mask")
+def _(self, k, *, largest=True, magnitude=False):
+    _check_of_rows("_topk_mask", self, k)
+    return self.new_empty(self.shape, dtype=torch.bool)
+
+
+@torch.library.register_fake("gputopk::_keep_topk")
+def _(self, k, fill, *, largest=True, magnitude=False):
+    _check_of_rows("_keep_topk", self, k)
+    return self.new_empty(self.shape)
+
+
+@torch.library.register_fake("gputopk::_keep_topk_")
+def _(self, k, fill, *, largest=True, magnitude=False):
+    _check_of_rows("_keep_topk", self, k)

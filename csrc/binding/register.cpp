@@ -107,6 +107,12 @@ STABLE_TORCH_LIBRARY(gputopk, m) {
       "_mask_of_kth(Tensor self, Tensor index, Tensor? lengths=None, *, bool largest=True, "
       "bool magnitude=False, bool equals=False) -> Tensor");
 
+  // True at the k best of each row of [rows, cols]; or self with a number in place of the others, whose bits
+  // are those of `fill`. Behind topk_mask, keep_topk and keep_topk_.
+  m.def("_topk_mask(Tensor self, SymInt k, *, bool largest=True, bool magnitude=False) -> Tensor");
+  m.def("_keep_topk(Tensor self, SymInt k, int fill, *, bool largest=True, bool magnitude=False) -> Tensor");
+  m.def("_keep_topk_(Tensor(a!) self, SymInt k, int fill, *, bool largest=True, bool magnitude=False) -> ()");
+
   // Rows with a start, a length and a k of their own. `order`: 0 any, 1 by value, 2 by index.
   m.def(
       "topk_varlen(Tensor self, SymInt k, *, Tensor? lengths=None, Tensor? starts=None, Tensor? row_k=None, "

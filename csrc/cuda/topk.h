@@ -24,6 +24,10 @@ size_t workspace_bytes(const RerankPlan& plan);
 
 ErrorCode run(const RerankPlan& plan, const RerankBuffers& buffers, Stream stream);
 
+size_t workspace_bytes(const KeepPlan& plan);
+
+ErrorCode run(const KeepPlan& plan, const KeepBuffers& buffers, Stream stream);
+
 size_t workspace_bytes(const SparsifyPlan& plan);
 
 ErrorCode run(const SparsifyPlan& plan, const SparsifyBuffers& buffers, Stream stream);

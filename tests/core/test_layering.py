@@ -22,6 +22,7 @@ CUDA_FILES = {
     "topk.h": "front header",
     "topk.cpp": "front",
     "rerank.cpp": "front",
+    "mask.cpp": "front",
     "sparsify.cpp": "front",
     "strided.cpp": "front",
     "varlen.cpp": "front",

@@ -43,3 +43,46 @@ def test_listed_and_compared_are_the_set_of_topk(device, dtype):
             changed = tensor.clone()
             torch_topk.keep_topk_(changed, k, fill, **flags)
             assert torch.equal(oracle.as_ints(changed), kept)
+
+
+@pytest.mark.gpu
+@DTYPES
+def test_short_rows_are_kept_in_their_places(device, dtype):
+    """By a thread, by parts of warps and whole ones, full blocks and not; of rows aligned, and not."""
+    shapes = (
+        (70_001, 7, 3),
+        (65_536, 64, 6),
+        (30_000, 61, 8),
+        (4001, 128, 8),
+        (2000, 250, 20),
+        (999, 1000, 32),
+    )
+    for number, (rows, cols, k) in enumerate(shapes):
+        apart = (0, 16, 3)[number % 3]
+        whole = inputs.make("mixed_rows", rows, cols + apart, dtype, device, seed=number)
+        tensor, flags = whole[:, :cols], {"largest": number % 2 == 0, "magnitude": number % 4 == 1}
+        indices = torch_topk.topk(tensor, k, **flags).indices
+        want = torch.zeros(tensor.shape, dtype=torch.bool, device=device).scatter_(1, indices, True)
+        assert torch.equal(torch_topk.topk_mask(tensor, k, **flags), want)
+        kept = torch.where(want, oracle.as_ints(tensor), 1)
+        fill = int(torch.ones((), dtype=kept.dtype))
+        got = torch.ops.gputopk._keep_topk(tensor, k, fill, **flags)
+        assert torch.equal(oracle.as_ints(got), kept)
+        torch.ops.gputopk._keep_topk_(tensor, k, fill, **flags)
+        assert torch.equal(oracle.as_ints(tensor), kept)
+        behind = inputs.make("mixed_rows", rows, cols + apart, dtype, device, seed=number)[:, cols:]
+        assert torch.equal(oracle.as_ints(whole[:, cols:]), oracle.as_ints(behind))
+
+
+@pytest.mark.gpu
+def test_masks_of_long_lists_are_the_set_of_topk(device):
+    """Of lists that a launch of its own marks, in rows of many tiles."""
+    for rows, cols, k in ((2, 1_000_003, 5000), (1, 1 << 24, 100_000)):
+        tensor = inputs.make("normal", rows, cols, torch.float32, device, seed=5)
+        indices = torch_topk.topk(tensor, k).indices
+        want = torch.zeros(tensor.shape, dtype=torch.bool, device=device).scatter_(1, indices, True)
+        assert torch.equal(torch_topk.topk_mask(tensor, k), want)
+        kept = torch_topk.keep_topk(tensor, k, 0.0)
+        assert torch.equal(kept, torch.where(want, tensor, 0.0))
+        assert torch_topk.keep_topk_(tensor, k, 0.0) is tensor
+        assert torch.equal(kept, tensor)

@@ -237,6 +237,63 @@ def test_what_a_mask_refuses(index, lengths, message):
         torch.ops.gputopk._mask_of_kth(make(torch.float32), index, lengths)
 
 
+@pytest.mark.parametrize("operator", ["_topk_mask", "_keep_topk", "_keep_topk_"])
+def test_operators_of_rows_refuse_what_they_cannot_do(operator):
+    function = getattr(torch.ops.gputopk, operator)
+    fill = () if operator == "_topk_mask" else (0,)
+    name = operator.rstrip("_")
+    for tensor in (make(torch.float32), make(torch.float32).to("meta")):
+        for k in (-1, 0, COLS + 1):
+            with pytest.raises(
+                RuntimeError, match=rf"gputopk::{name}: k must be in \[1, {COLS}\], but is {k}"
+            ):
+                function(tensor, k, *fill)
+        with pytest.raises(RuntimeError, match=f"gputopk::{name}: the input must have 2 dimensions"):
+            function(tensor[0], 1, *fill)
+    with pytest.raises(RuntimeError, match=f"gputopk::{name}: dtype ComplexFloat is not supported"):
+        function(torch.zeros(2, 3, dtype=torch.complex64), 1, *fill)
+    if operator == "_keep_topk_":
+        with pytest.raises(RuntimeError, match="elements of a row must be adjacent, but are 60 apart"):
+            function(torch.zeros(5, 60).t(), 1, *fill)
+        with pytest.raises(RuntimeError, match="self overlaps itself"):
+            function(torch.zeros(1, 60).expand(5, 60), 1, *fill)
+
+
+def test_rows_apart_views_and_none():
+    whole = make(torch.float32, "normal", 6, 64)
+    part = whole[::2, 3:40]
+    want = first_of(ranking(part), [4] * 3)
+    assert torch.equal(torch_topk.topk_mask(part, 4), want)
+    assert torch.equal(torch_topk.topk_mask(part[:, ::3], 4), first_of(ranking(part[:, ::3]), [4] * 3))
+    kept = torch.where(want, part, 0.0)
+    assert torch.equal(torch_topk.keep_topk(part, 4, 0.0), kept)
+    beside = whole.clone()
+    view = beside[::2, 3:40]
+    torch_topk.keep_topk_(view, 4, 0.0)
+    assert torch.equal(view, kept)
+    view.copy_(part)
+    assert torch.equal(beside, whole)
+    for shape in ((0, 5), (3, 0, 5), (2, 3, 0)):
+        none = torch.empty(shape)
+        assert torch_topk.topk_mask(none, 2).shape == none.shape
+        assert torch_topk.keep_topk(none, 2).shape == none.shape
+        assert torch_topk.keep_topk_(none, 2) is none
+    with torch.inference_mode():
+        made_there = part.clone()
+    with pytest.raises(RuntimeError, match=r"[Ii]nference tensor"):
+        torch_topk.keep_topk_(made_there, 4)
+
+
+def test_a_change_in_place_is_known_to_autograd():
+    leaf = make(torch.float32, "normal").requires_grad_()
+    hidden = leaf.exp()
+    loss = hidden.square().sum()
+    with torch.no_grad():
+        torch_topk.keep_topk_(hidden, 3, 0.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
 @DTYPES
 @FLAGS
 def test_all_ties_of_the_kth_are_kept_where_they_are_asked_for(dtype, largest):
@@ -365,6 +422,14 @@ def test_the_sort_of_other_devices_agrees():
         want = selection._kth_by_sorting("kth_value", tensor, rank, False, True, given)
         got = torch_topk.kth_value(tensor, k, largest=False, magnitude=True, lengths=given).indices
         assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("k", [3, 50])
+def test_opcheck_accepts_the_operators_of_rows(k):
+    tensor = make(torch.float32)
+    torch.library.opcheck(torch.ops.gputopk._topk_mask.default, (tensor, k), {"largest": False})
+    torch.library.opcheck(torch.ops.gputopk._keep_topk.default, (tensor, k, 7), {"magnitude": True})
+    torch.library.opcheck(torch.ops.gputopk._keep_topk_.default, (tensor, k, 7), {})
 
 
 def test_opcheck_accepts_the_operator():

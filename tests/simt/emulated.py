@@ -294,9 +294,20 @@ class _Stage(ctypes.Structure):
 
 class _Mask(ctypes.Structure):
     _fields_ = [
-        *((name, ctypes.c_int32) for name in ("dtype", "largest", "magnitude", "equals")),
-        *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride")),
-        *((name, ctypes.c_void_p) for name in ("input", "indices", "lengths", "mask")),
+        *((name, ctypes.c_int32) for name in ("dtype", "largest", "magnitude", "equals", "keeps")),
+        *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "index_stride", "out_stride")),
+        ("fill", ctypes.c_uint64),
+        *((name, ctypes.c_void_p) for name in ("input", "indices", "lengths", "out")),
+    ]
+
+
+class _Keep(ctypes.Structure):
+    _fields_ = [
+        *((name, ctypes.c_int32) for name in ("dtype", "largest", "magnitude", "keeps")),
+        *((name, ctypes.c_int64) for name in ("rows", "cols", "row_stride", "k", "out_stride")),
+        ("fill", ctypes.c_uint64),
+        ("form", ctypes.c_char_p),
+        *((name, ctypes.c_void_p) for name in ("input", "out")),
     ]
 
 
@@ -584,25 +595,55 @@ class Library:
 
     def mask_of_kth(
         self, tensor, index, lengths=None, largest: bool = True, magnitude: bool = False,
-        equals: bool = False, device: Device = Device(), seed: int = 1,
+        equals: bool = False, out=None, fill: int = 0, device: Device = Device(), seed: int = 1,
     ):  # fmt: skip
-        """As gputopk::_mask_of_kth; lengths are int64, and rows of adjacent elements."""
-        mask = torch.empty(tensor.shape, dtype=torch.bool)
+        """As gputopk::_mask_of_kth; lengths are int64, and rows of adjacent elements. Or to `out`, of
+        tensor's dtype, maybe tensor itself: its elements, and `fill`, bits, in place of those that the mask
+        has not."""
+        written = torch.empty(tensor.shape, dtype=torch.bool) if out is None else out
         call = _Mask(
             dtype=_DTYPES[tensor.dtype],
             largest=largest,
             magnitude=magnitude,
             equals=equals,
+            keeps=out is not None,
             rows=tensor.shape[0],
             cols=tensor.shape[1],
             row_stride=tensor.stride(0),
+            index_stride=index.stride(0),
+            out_stride=written.stride(0),
+            fill=fill,
             input=tensor.data_ptr(),
             indices=index.data_ptr(),
             lengths=0 if lengths is None else lengths.data_ptr(),
-            mask=mask.data_ptr(),
+            out=written.data_ptr(),
         )
         self._run(self.lib.simt_mask, call, device, seed)
-        return mask
+        return written
+
+    def keep_topk(
+        self, tensor, k: int, largest: bool = True, magnitude: bool = False, out=None, fill: int = 0,
+        form: str = "", device: Device = Device(), seed: int = 1,
+    ):  # fmt: skip
+        """(mask, plan), as of gputopk::_topk_mask; or (out, plan), as mask_of_kth has `out` and `fill`. form:
+        by its name, where it serves the call and keeps winners in their places; as planned by default."""
+        written = torch.empty(tensor.shape, dtype=torch.bool) if out is None else out
+        call = _Keep(
+            dtype=_DTYPES[tensor.dtype],
+            largest=largest,
+            magnitude=magnitude,
+            keeps=out is not None,
+            rows=tensor.shape[0],
+            cols=tensor.shape[1],
+            row_stride=tensor.stride(0),
+            k=k,
+            out_stride=written.stride(0),
+            fill=fill,
+            form=form.encode(),
+            input=tensor.data_ptr(),
+            out=written.data_ptr(),
+        )
+        return written, self._run(self.lib.simt_keep, call, device, seed)
 
     def join_stages(
         self, keys, found, counts, k: int, most: int, largest, magnitude, order: int, pad_index: int,

@@ -114,14 +114,23 @@ struct SimtStage {
   void* last;
 };
 
-// The mask of what is no worse than an element of each row, dense.
+// What is no worse than an element of each row, as a mask or kept; and the k best.
 struct SimtMask {
-  int32_t dtype, largest, magnitude, equals;
-  int64_t rows, cols, row_stride;
+  int32_t dtype, largest, magnitude, equals, keeps;
+  int64_t rows, cols, row_stride, index_stride, out_stride;
+  uint64_t fill;
   const void* input;
   const void* indices;
   const void* lengths;
-  void* mask;
+  void* out;
+};
+struct SimtKeep {
+  int32_t dtype, largest, magnitude, keeps;
+  int64_t rows, cols, row_stride, k, out_stride;
+  uint64_t fill;
+  const char* form;
+  const void* input;
+  void* out;
 };
 
 // And what joins stages. Keys are rows x cols, adjacent.
@@ -275,6 +284,32 @@ void check_written(const char* name, const void* begin, size_t bytes, size_t ele
   if (simt::is_written(begin, bytes, first)) return;
   throw std::runtime_error(std::string(name) + " number " + std::to_string(first / element_bytes) +
                            " is not written");
+}
+
+// Of what writes sets of each row's elements. Input and output may be the same rows.
+template <class Call>
+gputopk::KeptOutput output_of(const Call& call) {
+  return {call.out, call.out_stride, call.keeps != 0, call.fill};
+}
+
+template <class Call>
+void add_rows_and_output(const Call& call, size_t element) {
+  const size_t place = call.keeps != 0 ? element : 1;
+  const bool in_place = call.out == call.input;
+  if (!in_place) {
+    add_rows("input", call.input, call.rows, call.row_stride * element, call.cols * element);
+  }
+  add_rows("out", call.out, call.rows, call.out_stride * place, call.cols * place,
+           in_place ? simt::Region::kInOut : simt::Region::kOutput);
+}
+
+template <class Call>
+void check_rows_written(const Call& call, size_t element) {
+  const size_t place = call.keeps != 0 ? element : 1;
+  for (int64_t row = 0; row < call.rows; ++row) {
+    check_written("place", static_cast<const char*>(call.out) + row * call.out_stride * place,
+                  call.cols * place, place);
+  }
 }
 
 // Adds a call's outputs, runs it, and looks whether all of them are written.
@@ -638,20 +673,38 @@ int simt_mask(const SimtMask* call, const SimtDevice* device, char* text, size_t
     problem.cols = call->cols;
     problem.row_stride = call->row_stride;
     const size_t element = gputopk::dtype_bytes(problem.dtype), numbers = problem.rows * sizeof(int64_t);
+    problem.indices = {call->indices, /*wide=*/true, call->index_stride, 0};
     if (call->lengths != nullptr) problem.lengths = {call->lengths, /*wide=*/true, 1, 0};
-    gputopk::MaskBuffers buffers;
-    buffers.input = call->input;
-    buffers.indices = static_cast<const int64_t*>(call->indices);
-    buffers.mask = static_cast<uint8_t*>(call->mask);
-    const size_t places = static_cast<size_t>(problem.rows * problem.cols);
-    add_list("input", call->input, ((problem.rows - 1) * problem.row_stride + problem.cols) * element);
-    add_list("indices", call->indices, numbers);
+    const gputopk::MaskBuffers buffers{call->input, output_of(*call)};
+    add_rows_and_output(*call, element);
+    add_list("indices", call->indices, ((problem.rows - 1) * call->index_stride + 1) * sizeof(int64_t));
     add_list("lengths", call->lengths, numbers);
-    simt::add_region("mask", call->mask, places, simt::Region::kOutput);
     const int error =
         run_in(0, NoWorkspace{}, [&](const auto&) { return cuda::mask::run(problem, buffers, nullptr); });
     if (error != kOk) return error;
-    check_written("mask", call->mask, places, 1);
+    check_rows_written(*call, element);
+    return kOk;
+  });
+}
+
+int simt_keep(const SimtKeep* call, const SimtDevice* device, char* text, size_t bytes) {
+  return guarded(text, bytes, [&]() -> int {
+    const cuda::Device gpu = use(*device);
+    Problem problem;
+    problem.dtype = static_cast<gputopk::DType>(call->dtype);
+    problem.largest = call->largest != 0;
+    problem.magnitude = call->magnitude != 0;
+    problem.rows = call->rows;
+    problem.cols = call->cols;
+    problem.row_stride = call->row_stride;
+    problem.k = call->k;
+    const size_t element = gputopk::dtype_bytes(problem.dtype);
+    const auto plan = cuda::make_keep_plan(problem, gpu, call->form);
+    cuda::describe(plan, text, bytes);
+    add_rows_and_output(*call, element);
+    const gputopk::KeepBuffers buffers{call->input, output_of(*call), nullptr};
+    if (const int error = run_plan(plan, buffers); error != kOk) return error;
+    check_rows_written(*call, element);
     return kOk;
   });
 }

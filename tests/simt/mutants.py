@@ -482,10 +482,10 @@ MUTANTS = (
     ),
     Mutant("device/row_numbers.cuh", "numbers[i] != numbers[i]", "false", RESIDENT),
     Mutant("bitonic/one_warp.cuh", "__syncwarp();  // the list is whole", ";", ONE_WARP),
-    Mutant("bitonic/one_warp.cu", "__syncwarp();  // no bit is set", ";", ONE_WARP_BY_INDEX),
-    Mutant("bitonic/one_warp.cu", "__syncwarp();  // all are marked", ";", ONE_WARP_BY_INDEX),
+    Mutant("bitonic/one_warp.cuh", "__syncwarp();  // no bit is set", ";", ONE_WARP_BY_INDEX),
+    Mutant("bitonic/one_warp.cuh", "__syncwarp();  // all are marked", ";", ONE_WARP_BY_INDEX),
     Mutant(
-        "bitonic/one_warp.cu",
+        "bitonic/one_warp.cuh",
         "sum_so_far<kLanes>(__popc(own)) - __popc(own)",
         "sum_so_far<kLanes>(__popc(own))",
         ONE_WARP_BY_INDEX,

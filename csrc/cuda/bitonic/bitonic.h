@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/mask_problem.h"
 #include "core/problem.h"
 #include "core/strided_problem.h"
 #include "cuda/cost.h"
@@ -34,6 +35,8 @@ struct OneThread {
   size_t workspace_bytes(const Problem&) const { return 0; }
   ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
   ErrorCode run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const;
+  // To rows of nothing but winners, or masks.
+  ErrorCode run_kept(const Problem& problem, const KeepBuffers& buffers, Stream stream) const;
 };
 
 // A row in the registers of one warp, or of a part of it.
@@ -58,6 +61,8 @@ struct OneWarp {
   Work strided_work(const StridedProblem& strided, const Device& device) const;
   // Rows that do not lie side by side, by tiles of them.
   ErrorCode run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const;
+  // To rows of nothing but winners, or masks.
+  ErrorCode run_kept(const Problem& problem, const KeepBuffers& buffers, Stream stream) const;
   // Windows of rows of up to problem.cols elements. To rows.outputs; where those have no indices, dense,
   // problem.k places a row.
   ErrorCode run_windows(const Problem& problem, const WindowRows& rows, const Buffers& buffers,

@@ -10,13 +10,18 @@
 //      with the lower indices come first.
 //   5. The rows of a warp are written together, from shared memory.
 // Rows that do not lie side by side are read and written where they lie: adjacent rows are adjacent threads'.
+// Of winners that are kept in their row, or in a mask of it, a thread has a bit each behind step 3, and the
+// rows of a warp are written together.
 
 #include <cuda_runtime_api.h>
+
+#include <type_traits>
 
 #include "core/key_order.h"
 #include "cuda/bitonic/bitonic.h"
 #include "cuda/bitonic/numbers.h"
 #include "cuda/device/item_sort.cuh"
+#include "cuda/device/kept_writer.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/resident_row.cuh"
 #include "cuda/device/winner_writer.cuh"
@@ -79,13 +84,11 @@ __device__ __forceinline__ uint64_t mask_of(const Share& share, typename Share::
   return static_cast<uint64_t>(halves[1]) << 32 | halves[0];
 }
 
-// Step 4. Behind the row's end no element is a winner: its equals before the end are k at least.
-template <class Share, class Order, class Element>
-__device__ __forceinline__ void place_winners(const Share& share, const Order& order, Element&& element,
-                                              int k, const typename Share::Held (&best)[kRun],
-                                              Stage<typename Share::Bits>& stage, int first) {
-  using Held = typename Share::Held;
-  Held kth = best[0];
+// A bit for each winner. Behind the row's end no element is one: its equals before the end are k at least.
+template <class Share>
+__device__ __forceinline__ uint64_t winners_of(const Share& share, int k,
+                                               const typename Share::Held (&best)[kRun]) {
+  typename Share::Held kth = best[0];
 #pragma unroll
   for (int i = 1; i < kRun; ++i) {
     if (i < k) kth = best[i];
@@ -100,6 +103,16 @@ __device__ __forceinline__ void place_winners(const Share& share, const Order& o
       equals &= equals - 1;
     }
   }
+  return winners;
+}
+
+// Step 4.
+template <class Share, class Order, class Element>
+__device__ __forceinline__ void place_winners(const Share& share, const Order& order, Element&& element,
+                                              int k, const typename Share::Held (&best)[kRun],
+                                              Stage<typename Share::Bits>& stage, int first) {
+  using Held = typename Share::Held;
+  uint64_t winners = winners_of(share, k, best);
   uint32_t filled = 0;  // places
   for (int i = 0; i < k; ++i) {
     const int index = __ffsll(static_cast<long long>(winners)) - 1;
@@ -112,6 +125,35 @@ __device__ __forceinline__ void place_winners(const Share& share, const Order& o
     place = __ffs(static_cast<int>(~filled & (~0u << place))) - 1;  // behind its equals
     filled |= 1u << place;
     stage.put(first + place, bits, index);
+  }
+}
+
+template <class Order, int kElements>
+__global__ void __launch_bounds__(kThreads, tuning::one_thread_blocks(kElements*(Order::kBits == 64 ? 2 : 1)))
+    keep_in_row(Params<typename Order::Bits> params, KeptWriter<typename Order::Bits> output, Order order) {
+  using Share = RowShare<Order, kElements>;
+  __shared__ uint64_t winners[kThreads];
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x) - lane;
+  const int64_t first_row = static_cast<int64_t>(blockIdx.x) * kThreads + warp;
+  if (first_row >= params.rows) return;  // by whole warps
+  const int rows = static_cast<int>(min(params.rows - first_row, int64_t{32}));
+  const auto input_of = [&](int row) {
+    return params.input + (first_row + row) * params.rows_in.outer_stride;
+  };
+
+  if (lane < rows) {
+    const Share share(input_of(lane), params.cols, /*thread=*/0, /*threads=*/1, order);
+    typename Share::Held best[kRun];
+    find_best(share, best);
+    winners[threadIdx.x] = winners_of(share, params.k, best);
+  }
+  __syncwarp();   // all winners are known, and no row is read for them any more
+  int lanes = 1;  // of a row
+  while (lanes < 32 && lanes * output.count < params.cols) lanes *= 2;
+  for (int row = lane / lanes; row < rows; row += 32 / lanes) {
+    const uint64_t own = winners[warp + row];
+    output.write(input_of(row), first_row + row, params.cols, lane % lanes, lanes,
+                 [&](int first) { return static_cast<uint32_t>(own >> first); });
   }
 }
 
@@ -167,35 +209,50 @@ __global__ void __launch_bounds__(kThreads, tuning::one_thread_blocks(kElements*
   for (int i = lane; i < rows * k; i += 32) output.write(i, stage.values[i], stage.indices[i]);
 }
 
-template <class Order, int kElements, bool kStrided>
-cudaError_t launch(const StridedProblem& strided, const Buffers& buffers, Order order, cudaStream_t stream) {
-  using Bits = typename Order::Bits;
-  const Problem& problem = strided.problem;
+template <class Bits>
+Params<Bits> params_of(const StridedProblem& strided, const void* input) {
   Params<Bits> params{};
-  params.input = static_cast<const Bits*>(buffers.input);
-  params.rows = problem.rows;
+  params.input = static_cast<const Bits*>(input);
+  params.rows = strided.problem.rows;
   params.rows_in = strided.input;
   params.rows_out = strided.outputs;
-  params.cols = static_cast<int>(problem.cols);
-  params.k = static_cast<int>(problem.k);
-  params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
-  const int64_t blocks = (problem.rows + kThreads - 1) / kThreads;
+  params.cols = static_cast<int>(strided.problem.cols);
+  params.k = static_cast<int>(strided.problem.k);
+  return params;
+}
+
+// A launch of as many blocks as the rows take.
+template <class Kernel, class... Arguments>
+ErrorCode launch(Kernel* kernel, int64_t rows, Stream stream, const Arguments&... arguments) {
+  const int64_t blocks = (rows + kThreads - 1) / kThreads;
   if (blocks > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
-  return launch_kernel(/*ahead=*/false, select_row_a_thread<Order, kElements, kStrided>,
-                       static_cast<unsigned>(blocks), kThreads, 0, stream, params, order);
+  return launch_kernel(/*ahead=*/false, kernel, static_cast<unsigned>(blocks), kThreads, 0, stream,
+                       arguments...);
+}
+
+// run(elements, order) with the config's shape as a constant.
+template <class Run>
+ErrorCode visit_elements(const OneThread& config, const Problem& problem, Run&& run) {
+  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) -> ErrorCode {
+    if (config.elements == 16) return run(std::integral_constant<int, 16>{}, order);
+    using Order = decltype(order);
+    if constexpr (Order::kBits < 64) {
+      if (config.elements == 64) return run(std::integral_constant<int, 64>{}, order);
+    }
+    return run(std::integral_constant<int, 32>{}, order);
+  });
 }
 
 template <bool kStrided>
 ErrorCode run_rows(const OneThread& config, const StridedProblem& strided, const Buffers& buffers,
                    Stream stream) {
   const Problem& problem = strided.problem;
-  return visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
-    using Order = decltype(order);
-    if (config.elements == 16) return launch<Order, 16, kStrided>(strided, buffers, order, stream);
-    if constexpr (Order::kBits < 64) {
-      if (config.elements == 64) return launch<Order, 64, kStrided>(strided, buffers, order, stream);
-    }
-    return launch<Order, 32, kStrided>(strided, buffers, order, stream);
+  return visit_elements(config, problem, [&](auto elements, auto order) {
+    using Bits = typename decltype(order)::Bits;
+    auto params = params_of<Bits>(strided, buffers.input);
+    params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
+    return launch(select_row_a_thread<decltype(order), elements, kStrided>, problem.rows, stream, params,
+                  order);
   });
 }
 
@@ -207,6 +264,16 @@ ErrorCode OneThread::run(const Problem& problem, const Buffers& buffers, Stream 
 
 ErrorCode OneThread::run_strided(const StridedProblem& strided, const Buffers& buffers, Stream stream) const {
   return run_rows</*kStrided=*/true>(*this, strided, buffers, stream);
+}
+
+ErrorCode OneThread::run_kept(const Problem& problem, const KeepBuffers& buffers, Stream stream) const {
+  return visit_elements(*this, problem, [&](auto elements, auto order) {
+    using Bits = typename decltype(order)::Bits;
+    return launch(keep_in_row<decltype(order), elements>, problem.rows, stream,
+                  params_of<Bits>(plain(problem), buffers.input),
+                  KeptWriter<Bits>::of(buffers.output, buffers.input, problem.row_stride, problem.cols),
+                  order);
+  });
 }
 
 }  // namespace gputopk::cuda::bitonic

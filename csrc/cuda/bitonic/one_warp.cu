@@ -13,7 +13,7 @@
 // indices are behind that, in order. Where elements crowd above it, by their values or by their places, a
 // bisection of the keys finds a better bound, or the k-th key itself.
 //
-//
+// Winners that are kept in their row, or in a mask of it, are marked likewise: one_warp_kept.cu.
 // Of windows, a team finds its row's length, k and candidates on the device; what is none is as what lies
 // behind the row's end, and is never listed: one_warp_windows.cu. Rows that do not lie side by side come in
 // tiles: a block brings in as many as fill lines of memory, with all their elements, and its warps take them
@@ -25,31 +25,6 @@
 
 namespace gputopk::cuda::bitonic {
 namespace {
-
-// Winners of a team's row, marked in shared memory: a bit each.
-template <int kLanes>
-struct Marks {
-  uint32_t words[kLanes];  // of 32 elements, as many as a row has at most
-
-  // By the team, around what marks winners.
-  __device__ void clear() {
-    words[Team<kLanes>::member()] = 0;
-    __syncwarp();  // no bit is set
-  }
-  __device__ void mark(uint32_t index) { atomicOr(words + index / 32, 1u << index % 32); }
-
-  // Calls write(place, index) for each winner, in ascending order of both.
-  template <class Write>
-  __device__ void visit(Write&& write) const {
-    __syncwarp();  // all are marked
-    const int member = Team<kLanes>::member();
-    uint32_t own = words[member];
-    int place = sum_so_far<kLanes>(__popc(own)) - __popc(own);
-    for (; own != 0; own &= own - 1, ++place) {
-      write(place, 32 * member + __ffs(static_cast<int>(own)) - 1);
-    }
-  }
-};
 
 template <class Order, int kLanes, int kElements, bool kByIndex>
 __global__ void __launch_bounds__(tuning::kOneWarpThreads,

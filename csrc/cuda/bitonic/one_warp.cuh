@@ -1,5 +1,6 @@
 // What a team of lanes does with a row in its registers: bitonic/one_warp.cu says how it goes. Common to rows
-// side by side, one_warp.cu, rows apart, one_warp_tiles.cu, and windows, one_warp_windows.cu.
+// side by side, one_warp.cu and one_warp_kept.cu, rows apart, one_warp_tiles.cu, and windows,
+// one_warp_windows.cu.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -297,6 +298,34 @@ __device__ __forceinline__ void select_row(const typename Order::Bits* input, in
     write_list(Int<8>{});
   }
 }
+
+// Winners of a team's row, marked in shared memory: a bit each.
+template <int kLanes>
+struct Marks {
+  uint32_t words[kLanes];  // of 32 elements, as many as a row has at most
+
+  // By the team, around what marks winners.
+  __device__ void clear() {
+    words[Team<kLanes>::member()] = 0;
+    __syncwarp();  // no bit is set
+  }
+  __device__ void mark(uint32_t index) { atomicOr(words + index / 32, 1u << index % 32); }
+
+  // From that of element `first` on, by a number of elements that divides 32; behind mark and a barrier.
+  __device__ uint32_t from(int first) const { return words[first / 32] >> first % 32; }
+
+  // Calls write(place, index) for each winner, in ascending order of both.
+  template <class Write>
+  __device__ void visit(Write&& write) const {
+    __syncwarp();  // all are marked
+    const int member = Team<kLanes>::member();
+    uint32_t own = words[member];
+    int place = sum_so_far<kLanes>(__popc(own)) - __popc(own);
+    for (; own != 0; own &= own - 1, ++place) {
+      write(place, 32 * member + __ffs(static_cast<int>(own)) - 1);
+    }
+  }
+};
 
 template <class Bits>
 Params<Bits> params_of(const OneWarp& config, const Problem& problem, const Buffers& buffers) {

@@ -364,6 +364,56 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
                 plan.device.sm_count);
 }
 
+namespace {
+
+double microseconds_of_plan(const Plan& plan) {
+  return std::visit([&](const auto& form) { return microseconds_of(form, plan.problem, plan.device); },
+                    plan.config);
+}
+
+// Of a step behind the selection. Not fitted by itself: it is taken to cost what a copy of the rows does.
+double microseconds_of_keeping(const Problem& problem, const Device& device) {
+  static constexpr Places kPlacesOfCopy = places_of(kCosts, sort::Copy::kName);
+  Problem copied = problem;
+  copied.k = problem.cols;
+  copied.sorted = copied.by_index = copied.last_alone = false;
+  return microseconds_at(kPlacesOfCopy, copied, sort::Copy::plan(copied, device).work(copied, device));
+}
+
+}  // namespace
+
+KeepPlan make_keep_plan(const Problem& problem, const Device& device, std::string_view form) {
+  Problem selection = problem;
+  selection.by_index = selection.sorted = false;
+  selection.last_alone = !is_listed(problem);
+  selection.wide_indices = problem.cols > INT32_MAX;
+  KeepPlan plan{problem, device, selection.last_alone ? KeepWay::kFromKth : KeepWay::kListed,
+                make_plan(selection, device, Algorithm::kAuto)};
+  double least =
+      form.empty() ? microseconds_of_plan(plan.selection) + microseconds_of_keeping(problem, device) : kNever;
+  visit_forms(selection, device, [&](const auto& config) {
+    using Form = std::decay_t<decltype(config)>;
+    if constexpr (kKeepsInRow<Form>) {
+      if (!form.empty() && form != Form::kName) return;
+      const double us = microseconds_of(config, selection, device);
+      if (!(us < least)) return;
+      least = us;
+      plan.way = KeepWay::kInRegisters;
+      plan.selection = plan_of(selection, device, config);
+    }
+  });
+  return plan;
+}
+
+void describe(const KeepPlan& plan, char* text, size_t text_bytes) {
+  char selection[400];
+  describe(plan.selection, selection, sizeof(selection));
+  const char* const way = plan.way == KeepWay::kInRegisters ? "in registers"
+                          : plan.way == KeepWay::kListed    ? "from a list"
+                                                            : "from the k-th";
+  std::snprintf(text, text_bytes, "kept: %s; %s", way, selection);
+}
+
 SparsifyPlan make_sparsify_plan(const SparsifyProblem& problem, const Device& device, bool aligned,
                                 std::optional<bool> resident, std::optional<bool> one_read,
                                 std::optional<bool> two_sided) {

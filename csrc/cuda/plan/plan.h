@@ -51,6 +51,11 @@ template <class Form>
 inline constexpr bool kWritesByIndex =
     std::is_same_v<Form, sort::Copy> || std::is_same_v<Form, bitonic::OneWarp>;
 
+// Forms that may keep winners in their places themselves: see KeepPlan.
+template <class Form>
+inline constexpr bool kKeepsInRow =
+    std::is_same_v<Form, bitonic::OneThread> || std::is_same_v<Form, bitonic::OneWarp>;
+
 // Whether one of the steps follows a selection by this form, which is in_order(problem) where it leaves what
 // the problem wants.
 template <class Form>
@@ -140,6 +145,27 @@ RerankPlan make_rerank_plan(const RerankProblem& problem, const Device& device,
 
 // "rerank: ..."
 void describe(const RerankPlan& plan, char* text, size_t text_bytes);
+
+// How the k best of each row are kept in their places.
+enum class KeepWay {
+  kInRegisters,  // by the selection itself
+  kListed,       // the selection lists them
+  kFromKth,      // it finds the last of them, with which all elements are compared
+};
+
+struct KeepPlan {
+  Problem problem;
+  Device device;
+  KeepWay way;
+  Plan selection;
+};
+
+// Of the problem's k best, in whatever order it wants them. `form`: a test's choice, one that keeps winners
+// in their places, where it serves the request.
+KeepPlan make_keep_plan(const Problem& problem, const Device& device, std::string_view form = {});
+
+// "kept: ..."
+void describe(const KeepPlan& plan, char* text, size_t text_bytes);
 
 struct SparsifyPlan {
   SparsifyProblem problem;
