@@ -42,6 +42,7 @@ void keep_on_cpu(const Problem& problem, KeepBuffers buffers, const Tensor& like
   mask.row_stride = problem.row_stride;
   mask.largest = problem.largest;
   mask.magnitude = problem.magnitude;
+  mask.values = static_cast<const char*>(values.data()) + (problem.k - 1) * dtype_bytes(problem.dtype);
   mask.indices = {found + problem.k - 1, /*wide=*/true, problem.k, 0};
   cpu::mask(mask, {buffers.input, buffers.output}, threads, parallel_for);
 }

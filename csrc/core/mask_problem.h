@@ -27,7 +27,9 @@ struct MaskProblem {
   bool magnitude = false;
   bool equals = false;  // of elements that equal the given one, all; else those of no higher index
   Numbers indices;      // of rows: the given element's; outside [0, cols): all are in the set
-  Numbers lengths;      // of rows; elements behind are in the set. None: cols
+  const void* values =
+      nullptr;      // those elements, as far apart as the indices; none: they are read where they lie
+  Numbers lengths;  // of rows; elements behind are in the set. None: cols
 };
 
 struct MaskBuffers {
@@ -66,7 +68,10 @@ struct KeptOfRow {
     const int64_t length =
         problem.lengths.data ? clamp_number(problem.lengths.at(row), 0, problem.cols) : problem.cols;
     if (index < 0 || index >= problem.cols) return {Bits{0}, problem.cols, length};
-    return {order(elements[index]), problem.equals ? problem.cols : index, length};
+    const Bits given = problem.values
+                           ? static_cast<const Bits*>(problem.values)[row * problem.indices.row_stride]
+                           : elements[index];
+    return {order(given), problem.equals ? problem.cols : index, length};
   }
 };
 

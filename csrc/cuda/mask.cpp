@@ -41,7 +41,7 @@ ErrorCode run_in_registers(const Config& config, const Problem& problem, const K
       config);
 }
 
-ErrorCode run_from_kth(const Problem& problem, const KeepBuffers& buffers, const void* indices,
+ErrorCode run_from_kth(const Problem& problem, const KeepBuffers& buffers, const KeepMemory& memory,
                        Stream stream) {
   MaskProblem mask;
   mask.dtype = problem.dtype;
@@ -50,9 +50,9 @@ ErrorCode run_from_kth(const Problem& problem, const KeepBuffers& buffers, const
   mask.row_stride = problem.row_stride;
   mask.largest = problem.largest;
   mask.magnitude = problem.magnitude;
-  const int64_t index_bytes = problem.wide_indices ? 8 : 4;
-  const char* const last = static_cast<const char*>(indices) + (problem.k - 1) * index_bytes;
-  mask.indices = {last, problem.wide_indices, problem.k, 0};
+  const int64_t last = problem.k - 1;
+  mask.values = memory.values + last * dtype_bytes(problem.dtype);
+  mask.indices = {memory.indices + last * (problem.wide_indices ? 8 : 4), problem.wide_indices, problem.k, 0};
   return mask::run(mask, {buffers.input, buffers.output}, stream);
 }
 
@@ -69,7 +69,7 @@ ErrorCode run(const KeepPlan& plan, const KeepBuffers& buffers, Stream stream) {
   const ErrorCode error =
       run(plan.selection, {buffers.input, memory.values, memory.indices, memory.selection}, stream);
   if (error != 0) return error;
-  if (plan.way == KeepWay::kFromKth) return run_from_kth(problem, buffers, memory.indices, stream);
+  if (plan.way == KeepWay::kFromKth) return run_from_kth(problem, buffers, memory, stream);
   return mask::run_listed(problem, {memory.values, memory.indices}, buffers.output, stream);
 }
 

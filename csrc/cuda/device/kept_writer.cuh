@@ -2,10 +2,29 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
 
 #include "core/mask_problem.h"
 
 namespace gputopk::cuda {
+
+// So many bytes of a mask, of the lowest bits.
+template <int kCount>
+struct alignas(kCount) MaskBytes {
+  using Word = std::conditional_t<kCount == 1, uint8_t, std::conditional_t<kCount == 2, uint16_t, uint32_t>>;
+  static constexpr int kWords = kCount < 4 ? 1 : kCount / 4;
+  Word words[kWords];
+
+  __device__ static MaskBytes of(uint32_t bits) {
+    MaskBytes bytes;
+#pragma unroll
+    for (int w = 0; w < kWords; ++w) {
+      // Bit i of four goes to bit 8 i, by a product with 1 + 2^7 + 2^14 + 2^21.
+      bytes.words[w] = static_cast<Word>((bits >> (4 * w) & 0xF) * 0x00204081u & 0x01010101u);
+    }
+    return bytes;
+  }
+};
 
 template <class Bits>
 struct KeptWriter {
@@ -50,7 +69,7 @@ struct KeptWriter {
       } else if (count == 4) {
         write_mask<4>(out, cols, lane, lanes, bits);
       } else {
-        for (int i = lane; i < cols; i += lanes) out[i] = bits(i) & 1;
+        write_mask<1>(out, cols, lane, lanes, bits);
       }
     }
   }
@@ -76,19 +95,8 @@ struct KeptWriter {
 
   template <int kCount, class OfElements>
   __device__ void write_mask(uint8_t* out, int cols, int lane, int lanes, OfElements&& bits) const {
-    constexpr int kWords = kCount / 4;
-    struct alignas(kCount) Bytes {
-      uint32_t words[kWords];
-    };
     for (int first = lane * kCount; first < cols; first += lanes * kCount) {
-      const uint32_t own = bits(first);
-      Bytes bytes;
-#pragma unroll
-      for (int w = 0; w < kWords; ++w) {
-        // Bit i of four goes to bit 8 i, by a product with 1 + 2^7 + 2^14 + 2^21.
-        bytes.words[w] = (own >> (4 * w) & 0xF) * 0x00204081u & 0x01010101u;
-      }
-      *reinterpret_cast<Bytes*>(out + first) = bytes;
+      *reinterpret_cast<MaskBytes<kCount>*>(out + first) = MaskBytes<kCount>::of(bits(first));
     }
   }
 };

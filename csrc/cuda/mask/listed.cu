@@ -33,9 +33,6 @@ struct Listed {
   __device__ Place value(int64_t at) const { return values == nullptr ? Place{1} : values[at]; }
 };
 
-template <class Place>
-constexpr int kTilePlaces = tuning::kFilledBytes / static_cast<int>(sizeof(Place));
-
 struct alignas(16) FilledVector {
   uint64_t words[2];
 };
@@ -61,18 +58,27 @@ __device__ void fill_tile(Place* places, int count, Place fill) {
 template <class Place, bool kMarks>
 __global__ void __launch_bounds__(kMaskThreads)
     fill_rows(const __grid_constant__ Listed<Place> listed, int64_t tiles_per_row) {
-  constexpr int kPlaces = kTilePlaces<Place>;
+  constexpr int kPlaces = tuning::kFilledPlaces, kOwn = tuning::kListedPerThread;
   follow_kernel_before();
   for (int64_t tile = blockIdx.x; tile < listed.row_count * tiles_per_row; tile += gridDim.x) {
     const int64_t row = row_of_tile(tile, tiles_per_row), first = (tile - row * tiles_per_row) * kPlaces;
     const int count = static_cast<int>(min(listed.cols - first, int64_t{kPlaces}));
     Place* const places = listed.rows + row * listed.row_stride + first;
+    int64_t own[kOwn];  // under way while the tile is filled
+    if constexpr (kMarks) {
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        const int winner = i * kMaskThreads + static_cast<int>(threadIdx.x);
+        own[i] = winner < listed.k ? listed.index(row * listed.k + winner) - first : -1;
+      }
+    }
     fill_tile(places, count, listed.fill);
     if constexpr (kMarks) {
       __syncthreads();  // the tile is filled
-      for (int64_t i = threadIdx.x; i < listed.k; i += kMaskThreads) {
-        const int64_t at = row * listed.k + i, place = listed.index(at) - first;
-        if (place >= 0 && place < count) places[place] = listed.value(at);
+#pragma unroll
+      for (int i = 0; i < kOwn; ++i) {
+        if (own[i] < 0 || own[i] >= count) continue;
+        places[own[i]] = listed.value(row * listed.k + i * kMaskThreads + threadIdx.x);
       }
     }
   }
@@ -93,7 +99,7 @@ ErrorCode launch(const Listed<Place>& listed, Stream stream) {
   const auto blocks_of = [](int64_t blocks) {
     return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF));
   };
-  const int64_t tiles_per_row = (listed.cols + kTilePlaces<Place> - 1) / kTilePlaces<Place>;
+  const int64_t tiles_per_row = (listed.cols + tuning::kFilledPlaces - 1) / tuning::kFilledPlaces;
   const bool marks = listed.k <= tuning::kMarkedByAllK;
   const auto fill = marks ? fill_rows<Place, /*kMarks=*/true> : fill_rows<Place, /*kMarks=*/false>;
   const ErrorCode error = launch_kernel(/*ahead=*/true, fill, blocks_of(listed.row_count * tiles_per_row),

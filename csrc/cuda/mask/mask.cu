@@ -2,15 +2,17 @@
 //
 // A group of lanes takes a tile of a row: it reads the given element's key once, and neighbouring lanes read
 // neighbouring pieces, of which each keeps several in flight: vectors where rows and outputs are aligned,
-// else elements. Short rows share a block. In nearly all tiles no column decides anything, so that keys are
-// compared alone.
+// else elements. Short rows share a block. In nearly all tiles no column decides anything, so that elements
+// are compared with the key alone, by their patterns (device/pattern_filter.cuh).
 
 #include "cuda/mask/mask.h"
 
 #include <algorithm>
 #include <type_traits>
 
+#include "cuda/device/kept_writer.cuh"
 #include "cuda/device/launch.h"
+#include "cuda/device/pattern_filter.cuh"
 #include "cuda/mask/numbers.h"
 #include "cuda/mask/tiles.cuh"
 
@@ -19,26 +21,37 @@ namespace {
 
 using tuning::kMaskThreads;
 
-// What a lane reads or writes at once.
-template <class Place, int kCount>
-struct alignas(kCount * sizeof(Place)) Piece {
-  Place at[kCount];
+// What is written of one lane's elements at a time.
+template <class Bits, int kCount>
+struct alignas(kCount * sizeof(Bits)) KeptElements {
+  Bits at[kCount];
+
+  template <class Elements>
+  __device__ static KeptElements of(uint32_t bits, const Elements& elements, Bits fill) {
+    KeptElements kept;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) kept.at[i] = (bits >> i & 1) != 0 ? elements[i] : fill;
+    return kept;
+  }
 };
 
-// `lanes` of a group: a power of two up to kMaskThreads. Tiles of rows are numbered row by row.
-template <bool kKeeps, int kCount, int kPieces, class Order>
-__global__ void __launch_bounds__(kMaskThreads)
+// Ones below bit `bit`, which may lie before the first and behind the last.
+__device__ inline uint32_t ones_below(int bit) { return bit <= 0 ? 0 : bit >= 32 ? ~0u : (1u << bit) - 1; }
+
+// `Elements` of a piece: Vector or Single. `lanes` of a group: a power of two up to kMaskThreads. Tiles of
+// rows are numbered row by row.
+template <bool kKeeps, class Elements, int kPieces, class Order>
+__global__ void __launch_bounds__(kMaskThreads, tuning::kMaskBlocksPerSm)
     mark_kept(const __grid_constant__ MaskProblem problem, const __grid_constant__ MaskBuffers buffers,
               int lanes, int64_t tiles_per_row, Order order) {
   using Bits = typename Order::Bits;
   using Place = std::conditional_t<kKeeps, Bits, uint8_t>;
-  using Elements = Piece<Bits, kCount>;
-  using Written = Piece<Place, kCount>;
+  constexpr int kCount = Elements::kElements;
   follow_kernel_before();
-  const Bits fill = static_cast<Bits>(buffers.output.fill);
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int groups = kMaskThreads / lanes, of_tile = kPieces * kCount * lanes;
   const int64_t tiles = problem.rows * tiles_per_row;
+  BoundFilter<Order> reaching(order);
   for (int64_t tile = int64_t{blockIdx.x} * groups + threadIdx.x / lanes; tile < tiles;
        tile += int64_t{gridDim.x} * groups) {
     const int64_t row = row_of_tile(tile, tiles_per_row), first = (tile - row * tiles_per_row) * of_tile;
@@ -52,57 +65,58 @@ __global__ void __launch_bounds__(kMaskThreads)
       if (at < count) pieces[p] = *reinterpret_cast<const Elements*>(elements + at);
     }
     const auto kept = KeptOfRow<Order>::of(problem, buffers, row, order);
-    // Of the tile: equals are in the mask before `of_equals`, and all elements from `of_row` on.
+    // Of the tile: equals are in the set before `of_equals`, and all elements from `of_row` on.
     const int of_equals = static_cast<int>(clamp_number(kept.last_equal + 1 - first, 0, of_tile));
     const int of_row = static_cast<int>(clamp_number(kept.end - first, 0, of_tile));
     const bool by_key = of_row == of_tile && (of_equals == of_tile || of_equals == 0);
-    const bool equals = of_equals > 0;
+    reaching.raise(kept.key, /*behind=*/of_equals == 0);
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {
       const int at = (p * lanes + lane) * kCount;
       if (at >= count) break;
-      Written written;
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        const Bits key = order(pieces[p].at[i]);
-        const bool with_equals = by_key ? equals : at + i < of_equals;
-        const bool is_kept =
-            key > kept.key || (key == kept.key && with_equals) || (!by_key && at + i >= of_row);
-        if constexpr (kKeeps) {
-          written.at[i] = is_kept ? pieces[p].at[i] : fill;
-        } else {
-          written.at[i] = is_kept ? 1 : 0;
-        }
+      uint32_t bits = reaching.probe(pieces[p]);
+      if (!by_key) {
+        BoundFilter<Order> above(order);
+        above.raise(kept.key, /*behind=*/true);
+        bits = above.probe(pieces[p]) | (bits & ones_below(of_equals - at)) | ~ones_below(of_row - at);
       }
-      *reinterpret_cast<Written*>(out + at) = written;
+      if constexpr (kKeeps) {
+        using Kept = KeptElements<Bits, kCount>;
+        const Bits fill = static_cast<Bits>(buffers.output.fill);
+        *reinterpret_cast<Kept*>(out + at) = Kept::of(bits, pieces[p], fill);
+      } else {
+        *reinterpret_cast<MaskBytes<kCount>*>(out + at) = MaskBytes<kCount>::of(bits);
+      }
     }
   }
 }
 
-template <bool kKeeps, int kCount, int kPieces, class Order>
+template <bool kKeeps, class Elements, int kPieces, class Order>
 ErrorCode launch(const MaskProblem& problem, const MaskBuffers& buffers, Order order, Stream stream) {
+  constexpr int kCount = Elements::kElements;
   int lanes = 1;
   while (lanes < kMaskThreads && int64_t{lanes} * kCount * kPieces < problem.cols) lanes *= 2;
   const int64_t of_tile = int64_t{lanes} * kCount * kPieces, groups = kMaskThreads / lanes;
   const int64_t tiles_per_row = (problem.cols + of_tile - 1) / of_tile;
   const int64_t blocks = (problem.rows * tiles_per_row + groups - 1) / groups;
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
-  return launch_kernel(/*ahead=*/true, mark_kept<kKeeps, kCount, kPieces, Order>,
+  return launch_kernel(/*ahead=*/true, mark_kept<kKeeps, Elements, kPieces, Order>,
                        static_cast<unsigned>(std::min(blocks, kMostBlocks)), kMaskThreads, 0, stream, problem,
                        buffers, lanes, tiles_per_row, order);
 }
 
 template <bool kKeeps, class Order>
 ErrorCode launch_aligned(const MaskProblem& problem, const MaskBuffers& buffers, Order order, Stream stream) {
-  constexpr int kVector = 16 / static_cast<int>(sizeof(typename Order::Bits));
+  using Bits = typename Order::Bits;
+  constexpr int kVector = kPerVector<Bits>;
   const KeptOutput& output = buffers.output;
   // A row's places as they lie in both, from one row to the next.
   const int64_t together = problem.rows == 1 ? 0 : problem.row_stride | output.row_stride;
   const uintptr_t begins = reinterpret_cast<uintptr_t>(buffers.input);
   const uintptr_t written = reinterpret_cast<uintptr_t>(output.rows);
   const bool is_aligned = (begins | written) % 16 == 0 && (together | problem.cols) % kVector == 0;
-  if (is_aligned) return launch<kKeeps, kVector, tuning::kMaskVectors>(problem, buffers, order, stream);
-  return launch<kKeeps, 1, tuning::kMaskElements>(problem, buffers, order, stream);
+  if (is_aligned) return launch<kKeeps, Vector<Bits>, tuning::kMaskVectors>(problem, buffers, order, stream);
+  return launch<kKeeps, Single<Bits>, tuning::kMaskElements>(problem, buffers, order, stream);
 }
 
 }  // namespace

@@ -6,13 +6,15 @@
 namespace gputopk::cuda::tuning {
 
 inline constexpr int kMaskThreads = 256;
+inline constexpr int kMaskBlocksPerSm = 4;
 // Pieces in flight a thread: vectors of 16 bytes, or single elements where rows are not so aligned.
 inline constexpr int kMaskVectors = 4;
 inline constexpr int kMaskElements = 8;
 
-// A block's part of a row that is filled: so many bytes, and what is listed is marked by the same block where
-// reading the row's list takes no longer than filling.
-inline constexpr int kFilledBytes = 16 * 1024;
-inline constexpr int64_t kMarkedByAllK = kFilledBytes / 8;
+// Places of a row that a block fills; and winners up to which each such block looks through the row's list,
+// so many a thread: to read one takes as long as to fill some.
+inline constexpr int kFilledPlaces = 16 * 1024;
+inline constexpr int kListedPerThread = 8;
+inline constexpr int64_t kMarkedByAllK = kListedPerThread * kMaskThreads;
 
 }  // namespace gputopk::cuda::tuning
