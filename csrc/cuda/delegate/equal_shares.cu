@@ -276,7 +276,8 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
                 int cluster_blocks) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  __shared__ SharedOfTies<Bits> shared;
+  __shared__ Shared<Bits> shared;
+  __shared__ TiedSortScratch<Bits> of_sort;
   __shared__ uint32_t place;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const uint32_t room = static_cast<uint32_t>(params.room);
@@ -319,7 +320,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const Bits* const values = params.lists.values + number * params.room;
   const Index* const indices = params.lists.indices + number * params.room;
   sort_in_block<kItems>(
-      static_cast<int>(count), row.k, order, memory, shared.sort,
+      static_cast<int>(count), row.k, order, memory, of_sort,
       [&](int i, Bits& bits, Index& index) {
         bits = by_position ? Bits{} : values[i];  // equals go by index
         index = indices[i];

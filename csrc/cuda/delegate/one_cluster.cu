@@ -76,7 +76,8 @@ __global__ void __launch_bounds__(most_threads(kAhead))
                int cluster_blocks) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
-  __shared__ SharedOfTies<Bits> shared;
+  __shared__ Shared<Bits> shared;
+  __shared__ TiedSortScratch<Bits> of_sort;
   const BlockMemory<Bits, Index> memory(dynamic_shared(), params.room);
   const int number = Cluster::rank();
   const int64_t row_number = Cluster::number();
@@ -127,10 +128,10 @@ __global__ void __launch_bounds__(most_threads(kAhead))
   }
 
   // Step 3.
-  if (!bring_together(listed, shared.listed, blocks, number, memory, shared.sort)) return;
+  if (!bring_together(listed, shared.listed, blocks, number, memory, of_sort)) return;
   const auto output = output_of_row();
   sort_prepared<kItems>(
-      static_cast<int>(listed.all), row.k, order, memory, shared.sort,
+      static_cast<int>(listed.all), row.k, order, memory, of_sort,
       [&](int i, Bits& bits, Index& index) {
         bits = by_position ? Bits{} : memory.values[i];  // equals go by index
         index = memory.indices[i];

@@ -133,8 +133,8 @@ __device__ __forceinline__ Listed count_by_mail(uint32_t own, int blocks, int nu
 // bring_together of lists that were counted so. What is behind the first block's own has not been in use.
 template <class Bits>
 __device__ __forceinline__ bool bring_by_mail(const Listed& listed, uint32_t own, int number,
-                                              const BlockMemory<Bits, Index>& memory, Shared<Bits>& shared,
-                                              ListMail& mail) {
+                                              const BlockMemory<Bits, Index>& memory,
+                                              SortScratch<Bits>& of_sort, ListMail& mail) {
   if (number > 0) {
     each_in_block(own, [&](uint32_t i) {
       mail.entries.send(memory.values + listed.before + i, memory.values[i], 0);
@@ -142,7 +142,7 @@ __device__ __forceinline__ bool bring_by_mail(const Listed& listed, uint32_t own
     });
     return false;
   }
-  prepare_sort(static_cast<int>(listed.all), memory, shared.sort);
+  prepare_sort(static_cast<int>(listed.all), memory, of_sort);
   if (threadIdx.x == 0) {
     const auto others = static_cast<uint32_t>(listed.all) - own;
     mail.entries.expect(others * static_cast<uint32_t>(BlockMemory<Bits, Index>::kEntryBytes));
@@ -152,8 +152,8 @@ __device__ __forceinline__ bool bring_by_mail(const Listed& listed, uint32_t own
   return true;
 }
 
-static_assert(sizeof(Shared<uint64_t>) + sizeof(BoundScratch<uint64_t>) + sizeof(EqualsScratch) +
-                  sizeof(PartScratch) + sizeof(ListMail) <=
+static_assert(sizeof(Shared<uint64_t>) + sizeof(SortScratch<uint64_t>) + sizeof(BoundScratch<uint64_t>) +
+                  sizeof(EqualsScratch) + sizeof(PartScratch) + sizeof(ListMail) <=
               tuning::kClusterStaticBytes);
 // Counters that the smallest block has.
 static_assert((tuning::kClusterMinThreads / 32 + 1) * kDigits >= kCountsOfBound<uint64_t>);
@@ -225,6 +225,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   using Share = RowNumbers<Order, kElements>;
   using Word = typename KeyWord<Bits>::type;
   __shared__ Shared<Bits> shared;
+  __shared__ SortScratch<Bits> of_sort;
   __shared__ BoundScratch<Word> of_bound;
   __shared__ PartScratch parts;
   __shared__ EqualsScratch equals;
@@ -276,7 +277,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
         const PartPlaces<Word> places(memory, params.room, blocks);
         if (write_in_parts<Compared>(
                 own, reaching, row, numbers, places, blocks, number,
-                [&](Word key) { return of_bound.parts.part_of(key); }, parts, shared.sort, output)) {
+                [&](Word key) { return of_bound.parts.part_of(key); }, parts, of_sort, output)) {
           return;
         }
       }
@@ -316,13 +317,13 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   }
   if (by_mail) {
     if constexpr (kMailsLists<Bits>) {
-      if (!bring_by_mail(listed, own_listed, number, memory, shared, lists)) return;
+      if (!bring_by_mail(listed, own_listed, number, memory, of_sort, lists)) return;
     }
-  } else if (!bring_together(listed, own_listed, blocks, number, memory, shared.sort)) {
+  } else if (!bring_together(listed, own_listed, blocks, number, memory, of_sort)) {
     return;
   }
   sort_prepared<tuning::kResidentClusterItems>(
-      static_cast<int>(listed.all), wanted, order, memory, shared.sort,
+      static_cast<int>(listed.all), wanted, order, memory, of_sort,
       [&](int i, Bits& bits, Index& index) {
         bits = memory.values[i];
         index = memory.indices[i];

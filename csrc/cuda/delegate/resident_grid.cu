@@ -82,6 +82,7 @@ struct Scratch {
   PartBins<Word> parts;
   uint32_t place;        // of the block's entries in a list
   uint32_t own, better;  // entries of the block's part, and of better ones
+  BlockScratch<Word, Index> sort;
 };
 static_assert(sizeof(Shared<uint64_t>) + sizeof(Scratch<uint64_t>) <= tuning::kClusterStaticBytes);
 
@@ -185,8 +186,7 @@ struct RowOfGrid {
   // block, with a barrier before; scratch.own and scratch.better are zero.
   template <class Order>
   __device__ __forceinline__ void write_part(int list, uint32_t count, const Order& order,
-                                             Scratch<Word>& scratch,
-                                             BlockScratch<Word, Index>& of_sort) const {
+                                             Scratch<Word>& scratch) const {
     constexpr uint32_t kInFlight = 4;
     const Numbers<Order> numbers(order);
     uint32_t better = 0;
@@ -214,7 +214,7 @@ struct RowOfGrid {
     if (threadIdx.x % 32 == 0) atomicAdd(&scratch.better, better);
     __syncthreads();  // the part is there
     if (scratch.better >= static_cast<uint32_t>(row.k)) return;
-    write_list(scratch.own, scratch.better, order, of_sort, [&](int i, Bits& bits, Index& index) {
+    write_list(scratch.own, scratch.better, order, scratch.sort, [&](int i, Bits& bits, Index& index) {
       bits = memory.values[i];
       index = memory.indices[i];
     });
@@ -260,7 +260,7 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
       if (__ldcg(&own.state.overflows) > 0) return false;
       if (better >= k) {  // delegates have fewer of a value than the row has
         if (better > room) return false;
-        if (number < params.parts) own.write_part(/*list=*/0, better, order, scratch, shared.sort);
+        if (number < params.parts) own.write_part(/*list=*/0, better, order, scratch);
         return true;
       }
       selection.owed = k - better;  // of its equals, of which there are as many: k reach the bound
@@ -283,9 +283,9 @@ __device__ __noinline__ bool select_among_equals(const Params<Bits>& params, int
   // To a list of their own: of the first there may be blocks that have yet to look how many it has.
   own.add_list(shared.listed, /*fetches=*/true, /*list=*/1, own.state.listed[1], scratch);
   sums.barrier.wait();
-  if (number == 0 && better > 0) own.write_list(/*list=*/0, better, /*better=*/0, order, shared.sort);
+  if (number == 0 && better > 0) own.write_list(/*list=*/0, better, /*better=*/0, order, scratch.sort);
   if (number == 1) {
-    own.write_list(/*list=*/1, __ldcg(&own.state.listed[1]), better, order, shared.sort);
+    own.write_list(/*list=*/1, __ldcg(&own.state.listed[1]), better, order, scratch.sort);
   }
   return true;
 }
@@ -342,7 +342,7 @@ __device__ __noinline__ bool select_among_listed(const Params<Bits>& params, int
   });
   sums.barrier.wait();
   if (number < params.parts) {
-    own.write_part(/*list=*/1, static_cast<uint32_t>(bound.reaching), order, scratch, shared.sort);
+    own.write_part(/*list=*/1, static_cast<uint32_t>(bound.reaching), order, scratch);
   }
   return true;
 }
@@ -370,7 +370,7 @@ __device__ __noinline__ void select_anew(const Params<Bits>& params, int64_t row
   own.add_list(shared.listed, /*fetches=*/false, /*list=*/0, own.state.listed_anew, scratch);
   sums.barrier.wait();
   if (own.number == 0) {
-    own.write_list(/*list=*/0, __ldcg(&own.state.listed_anew), /*better=*/0, order, shared.sort);
+    own.write_list(/*list=*/0, __ldcg(&own.state.listed_anew), /*better=*/0, order, scratch.sort);
   }
 }
 
@@ -447,7 +447,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     const uint4 counts = __ldcg(reinterpret_cast<const uint4*>(&state));  // its first four, in one read
     const uint32_t listed = counts.x, overflows = counts.w;
     if (overflows == 0 && listed <= static_cast<uint32_t>(params.room)) {
-      if (number < params.parts) of_grid.write_part(/*list=*/0, listed, order, scratch, shared.sort);
+      if (number < params.parts) of_grid.write_part(/*list=*/0, listed, order, scratch);
       return;
     }
     if (overflows == 0 &&

@@ -147,24 +147,28 @@ struct Listed {
   uint32_t before;
 };
 
-template <class Bits, class Bins = SortBins<typename KeyWord<Bits>::type, Index>>
+template <class Bits>
 struct Shared {
   using Word = typename KeyWord<Bits>::type;
 
   KeySpan<Word> spans[tuning::kClusterMaxThreads / 32];  // of warps
   TargetDigit<uint32_t> target;
   TargetDigitScratch<uint32_t> search;
-  BlockScratch<Word, Index, Bins> sort;
   uint32_t listed;   // by this block, or so many would be if there were room
   uint32_t sampled;  // candidates
   Listed lists;      // of all blocks
 };
 
-// Of rows whose bound, an extended key, tells where its equals end.
+// Beside it, where the list is put in order.
 template <class Bits>
-using SharedOfTies = Shared<Bits, TiedBins<typename KeyWord<Bits>::type, Index>>;
+using SortScratch = BlockScratch<typename KeyWord<Bits>::type, Index>;
 
-static_assert(sizeof(SharedOfTies<uint64_t>) <= tuning::kClusterStaticBytes);
+// The same of rows whose bound, an extended key, tells where its equals end.
+template <class Bits>
+using TiedSortScratch =
+    BlockScratch<typename KeyWord<Bits>::type, Index, TiedBins<typename KeyWord<Bits>::type, Index>>;
+
+static_assert(sizeof(Shared<uint64_t>) + sizeof(TiedSortScratch<uint64_t>) <= tuning::kClusterStaticBytes);
 
 // What a block reads of a row.
 template <class Bits>
@@ -178,11 +182,11 @@ struct Part {
 // The same in all blocks that look at the row. False: the sample has fewer candidates than the rank. `part`
 // is what the block reads next, of which so many tiles are fetched meanwhile; `counts` are
 // kCountsOfBound<Word>.
-template <class Order, class OfRow, class Bins, class Bits = typename Order::Bits>
+template <class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __forceinline__ bool find_bound_of_sample(const Row<Bits>& row, const SectorSample& sample,
                                                      const Part<Bits>& part, const Order& order,
                                                      const OfRow& candidates, int prefetched_tiles,
-                                                     uint32_t* counts, Shared<Bits, Bins>& shared,
+                                                     uint32_t* counts, Shared<Bits>& shared,
                                                      Extended<Bits>& bound) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kElements = kPerVector<Bits>, kVectors = tuning::cluster_vectors(sizeof(Bits));
@@ -356,10 +360,10 @@ struct ClusterSums {
 // Where a sample misled: a bound that k of the row's `count` candidates reach, and no more than there is room
 // for. The same in all blocks of the row: add_up(own, sums, bins) makes `sums` of what they have counted, by
 // all threads of all of them, with barriers before and behind.
-template <class Order, class OfRow, class AddUp, class Bins, class Bits = typename Order::Bits>
+template <class Order, class OfRow, class AddUp, class Bits = typename Order::Bits>
 __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> part, AddUp add_up, Order order,
                                                     OfRow candidates, int64_t count, int room,
-                                                    uint32_t* counters, Shared<Bits, Bins>& shared) {
+                                                    uint32_t* counters, Shared<Bits>& shared) {
   using Word = typename KeyWord<Bits>::type;
   constexpr int kBits = tuning::kClusterDigitBits;
   uint32_t* const own = counters;
@@ -389,8 +393,8 @@ __device__ __noinline__ Extended<Bits> bound_of_row(Row<Bits> row, Part<Bits> pa
 
 // Of the lists of the row's `blocks` blocks, this one's number `number`. By all threads of all of them; one
 // warp asks the others, as each question is a trip through the GPU.
-template <class Bits, class Bins>
-__device__ __forceinline__ Listed count_lists(Shared<Bits, Bins>& shared, int blocks, int number) {
+template <class Bits>
+__device__ __forceinline__ Listed count_lists(Shared<Bits>& shared, int blocks, int number) {
   if (blocks == 1) {
     __syncthreads();  // the list is whole
     return {shared.listed, 0};
@@ -410,12 +414,11 @@ __device__ __forceinline__ Listed count_lists(Shared<Bits, Bins>& shared, int bl
 
 // Lists what reaches the bound in all blocks of the row. What they listed before, all know: bound_of_row,
 // which follows that, has barriers of its own.
-template <Reading kReading = Reading::kOnce, class Order, class OfRow, class Bins,
-          class Bits = typename Order::Bits>
+template <Reading kReading = Reading::kOnce, class Order, class OfRow, class Bits = typename Order::Bits>
 __device__ __forceinline__ Listed list_row(const Part<Bits>& part, const Extended<Bits>& bound, int blocks,
                                            int number, const Order& order, const OfRow& candidates,
                                            uint32_t room, const BlockMemory<Bits, Index>& memory,
-                                           Shared<Bits, Bins>& shared) {
+                                           Shared<Bits>& shared) {
   __syncthreads();  // nothing of the list's memory is in use
   if (threadIdx.x == 0) shared.listed = 0;
   __syncthreads();  // the count is zero
