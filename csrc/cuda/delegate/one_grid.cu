@@ -134,11 +134,14 @@ struct RowOfGrid {
   uint32_t* counts;  // two histograms
 
   __device__ RowOfGrid(const Params<Bits>& params, const Order& order, Shared<Bits>& shared)
+      : RowOfGrid(params, order, shared, BlockOfRow::own(params.sample.blocks_per_row)) {}
+  __device__ RowOfGrid(const Params<Bits>& params, const Order& order, Shared<Bits>& shared,
+                       const BlockOfRow& own)
       : params(params),
         order(order),
         shared(shared),
-        row_number(BlockOfRow::own(params.sample.blocks_per_row).row),
-        number(BlockOfRow::own(params.sample.blocks_per_row).number),
+        row_number(own.row),
+        number(own.number),
         blocks(params.sample.blocks_per_row),
         input(params.input + row_number * params.row_stride),
         state(params.states[row_number]),
