@@ -256,7 +256,6 @@ __device__ __forceinline__ RowBound<Number> bound_by_counting(const Number (&num
                     tuning::kAirResidentMinRoom >= kCountsOfBound<uint32_t>,
                 "counts lie where keys of a list will");
   static_assert(tuning::kAirResidentMostRank <= 4 * 32, "four of each lane");
-  each_in_block(kCountsOfBound<Word>, [&](int i) { counts[i] = 0; });
   const Maxima<Compared, Number> maxima(numbers);
   Number least;
   if (rank <= 2 * 32) {
@@ -275,10 +274,9 @@ __device__ __forceinline__ RowBound<Number> bound_by_counting(const Number (&num
     keys[i] = Compared::rank_key_of(maxima.of_class[i]);
     own.greatest = max(own.greatest, keys[i]);
   }
-  const KeySpan<Word> span = own.over_block(shared.spans);  // and the counts are zero
   const int slack = k / tuning::kAirResidentSlack;
-  const BlockBound<Word> bound = bound_within<Word>(
-      span,
+  const BlockBound<Word> bound = bound_of_block(
+      own,
       [&](auto&& visit) {
 #pragma unroll
         for (int i = 0; i < kMostMaxima; ++i) visit(keys[i]);

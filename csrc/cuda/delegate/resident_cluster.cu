@@ -77,9 +77,9 @@ struct EqualsScratch {
 template <class Word>
 __device__ __forceinline__ Word bound_of_cluster(Word delegate, int rank, int blocks, int number,
                                                  uint32_t* counters, BoundScratch<Word>& scratch) {
-  const BlockBound<Word> own =
-      bound_of_block<Word>([&](auto&& visit) { visit(delegate); }, rank, slack_of_rank(rank),
-                           scratch.parts_of_block.divide(blocks, rank), counters, scratch.of_warps);
+  const BlockBound<Word> own = bound_of_block(
+      KeySpan<Word>{delegate, delegate}, [&](auto&& visit) { visit(delegate); }, rank, slack_of_rank(rank),
+      scratch.parts_of_block.divide(blocks, rank), counters, scratch.of_warps);
   const int lane = static_cast<int>(threadIdx.x);
   if (lane < 32) {
     if (lane < blocks) scratch.mail.send(&scratch.of_blocks[number], own.key, lane);

@@ -94,6 +94,7 @@ __device__ __forceinline__ KeySpan<Word> bound_of_row_delegates(const Word* dele
                                                                 Scratch<Word>& scratch, bool& are_equals) {
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   constexpr int kInFlight = 4;
+  KeySpan<Word> own = KeySpan<Word>::none();
 #pragma unroll 1
   for (int first = thread; first < count; first += kInFlight * threads) {
     Word loaded[kInFlight];
@@ -101,10 +102,13 @@ __device__ __forceinline__ KeySpan<Word> bound_of_row_delegates(const Word* dele
     for (int i = 0; i < kInFlight; ++i) loaded[i] = __ldcg(delegates + min(first + i * threads, count - 1));
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) {
-      if (first + i * threads < count) keys[first + i * threads] = loaded[i];
+      if (first + i * threads >= count) break;
+      keys[first + i * threads] = loaded[i];
+      own.see(loaded[i]);
     }
   }
-  const BlockBound<Word> bound = bound_of_block<Word>(
+  const BlockBound<Word> bound = bound_of_block(
+      own,
       [&](auto&& visit) {
         each_in_block(count, [&](int i) { visit(keys[i]); });  // its own
       },

@@ -84,6 +84,11 @@ template <class Word>
 struct KeySpan {
   Word least, greatest;
 
+  __device__ static KeySpan none() { return {static_cast<Word>(~Word{0}), 0}; }
+  __device__ void see(Word key) {
+    least = min(least, key);
+    greatest = max(greatest, key);
+  }
   __device__ KeySpan over_warp() const { return {warp_min(least), warp_max(greatest)}; }
   __device__ KeySpan over_block(KeySpan* of_warps) const {
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -169,9 +174,9 @@ __device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& sp
     above = reaching - of_bin;
     if (!std::decay_t<AddUp>::kOneBlock || of_bin <= rank / 2) continue;
     // So many are few values, or one.
-    KeySpan<Word> seen{static_cast<Word>(~Word{0}), 0};
+    KeySpan<Word> seen = KeySpan<Word>::none();
     each([&](Word key) {
-      if (low <= key && key - low <= width) seen = {min(seen.least, key), max(seen.greatest, key)};
+      if (low <= key && key - low <= width) seen.see(key);
     });
     const KeySpan<Word> of_bin_alone = seen.over_block(of_warps);
     low = of_bin_alone.least;
@@ -180,15 +185,13 @@ __device__ __forceinline__ BlockBound<Word> bound_within(const KeySpan<Word>& sp
   }
 }
 
-// The same of keys of which nothing is known: there are `rank` of all threads' at least, and `counts` need
-// not be zero.
+// The same of the least span that holds what all threads have as their `own`; `counts` need not be zero.
 template <class Word, class Each, class Divide>
-__device__ __forceinline__ BlockBound<Word> bound_of_block(Each&& each, int rank, int slack, Divide&& divide,
-                                                           uint32_t* counts, KeySpan<Word>* of_warps) {
+__device__ __forceinline__ BlockBound<Word> bound_of_block(const KeySpan<Word>& own, Each&& each, int rank,
+                                                           int slack, Divide&& divide, uint32_t* counts,
+                                                           KeySpan<Word>* of_warps) {
   each_in_block(kCountsOfBound<Word>, [&](int i) { counts[i] = 0; });
-  KeySpan<Word> seen{static_cast<Word>(~Word{0}), 0};
-  each([&](Word key) { seen = {min(seen.least, key), max(seen.greatest, key)}; });
-  const KeySpan<Word> span = seen.over_block(of_warps);  // and the counts are zero
+  const KeySpan<Word> span = own.over_block(of_warps);  // and the counts are zero
   return bound_within<Word>(span, each, rank, slack, divide, counts, of_warps);
 }
 
