@@ -461,13 +461,8 @@ MUTANTS = (
     Mutant(
         "air/resident_row.cu", "__syncthreads();  // bins are clear, and groups know theirs", ";", GROUPED
     ),
-    Mutant(
-        "air/resident_row.cu",
-        "bins[new_bin_of.of(own[e], indices[e])] + places[e]",
-        "bins[new_bin_of.of(own[e], indices[e])]",
-        GROUPED,
-    ),
-    Mutant("air/resident_row.cu", "is_there ? bin_of.of(own[e], indices[e]) : 0", "0", GROUPED),
+    Mutant("air/resident_row.cu", "bins[bin] + places[e]", "bins[bin]", GROUPED),
+    Mutant("air/resident_row.cu", "is_there ? bin_of.of(key, index) : 0", "0", GROUPED),
     Mutant(
         "device/block_sort.cuh", "first_of_tied > 0 && key == tied", "first_of_tied > 0 && key >= tied", TIED
     ),

@@ -525,6 +525,52 @@ struct GroupedBins {
   }
 };
 
+// A thread's entries of a list, number `thread + e * threads` each, on their way to bins.
+template <int kItems, class Word>
+struct OwnEntries {
+  Word keys[kItems];
+  Index indices[kItems];
+  uint32_t places[kItems];  // in their bins: how many came before
+
+  // Calls visit(e, at) for each that there is, number `at` of the list.
+  template <class Visit>
+  __device__ __forceinline__ static void each(int listed, Visit&& visit) {
+    const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+#pragma unroll
+    for (int e = 0; e < kItems; ++e) {
+      if (thread + e * threads >= listed) break;
+      visit(e, thread + e * threads);
+    }
+  }
+  // Counts them in their bins, which were zero, and finds where these start; read(e, at) comes before an
+  // entry is counted. By all threads of a block.
+  template <class BinOf, class Read>
+  __device__ __forceinline__ void count(int listed, const BinOf& bin_of, uint32_t* bins, int count_of_bins,
+                                        BinScratch& scratch, Read&& read) {
+    uint32_t met = 0;
+    each(listed, [&](int e, int at) {
+      read(e, at);
+      places[e] = atomicAdd(bins + bin_of.of(keys[e], indices[e]), 1u);
+      met += places[e];
+    });
+    add_met(met, scratch.comparisons);
+    __syncthreads();  // all are counted
+    start_bins(bins, count_of_bins, scratch.warp_sums);
+  }
+  // Brings those for which is_wanted(bin, key) to their bins.
+  template <class BinOf, class IsWanted>
+  __device__ __forceinline__ void bring(int listed, const BinOf& bin_of, const uint32_t* bins, Index* list,
+                                        Word* list_keys, IsWanted&& is_wanted) const {
+    each(listed, [&](int e, int) {
+      const uint32_t bin = bin_of.of(keys[e], indices[e]);
+      if (!is_wanted(bin, keys[e])) return;
+      const uint32_t at = bins[bin] + places[e];
+      list_keys[at] = keys[e];
+      list[at] = indices[e];
+    });
+  }
+};
+
 // Ranks entries that lie in their bins, by comparing each with those of its bin.
 template <int kItems, class Compared, class Bits, class Word, class BinOf>
 __device__ __forceinline__ void rank_in_bins(int listed, const Compared& numbers, const Word* keys,
@@ -570,14 +616,11 @@ __device__ __noinline__ bool write_by_groups(int listed, Compared numbers, KeyBi
     groups.bins_log2 = bits_of(static_cast<uint32_t>(per_group - 1));
     scratch.reset();
   }
-  Word own[kItems]{};
-  Index indices[kItems]{};
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads >= listed) break;
-    own[e] = keys[thread + e * threads];
-    indices[e] = list[thread + e * threads];
-  }
+  OwnEntries<kItems, Word> own{};
+  own.each(listed, [&](int e, int at) {
+    own.keys[e] = keys[at];
+    own.indices[e] = list[at];
+  });
   __syncthreads();  // groups have their entries, and starts are not in use
   clear_bins(bins, bins_of(listed));
 #pragma unroll
@@ -585,31 +628,17 @@ __device__ __noinline__ bool write_by_groups(int listed, Compared numbers, KeyBi
     const int at = thread + e * threads;
     if (at - at % 32 >= listed) break;
     const bool is_there = at < listed;
-    groups.see(is_there, is_there ? bin_of.of(own[e], indices[e]) : 0, own[e], indices[e]);
+    const Word key = own.keys[e];
+    const Index index = own.indices[e];
+    groups.see(is_there, is_there ? bin_of.of(key, index) : 0, key, index);
   }
   __syncthreads();  // all ranges are known
   each_in_block(group_count, [&](int group) { groups.group[group].divide(); });
   __syncthreads();  // bins are clear, and groups know theirs
   const GroupedBins<Word> new_bin_of{bin_of, groups};
-  uint32_t places[kItems];
-  uint32_t met = 0;
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads >= listed) break;
-    places[e] = atomicAdd(bins + new_bin_of.of(own[e], indices[e]), 1u);
-    met += places[e];
-  }
-  add_met(met, scratch.comparisons);
-  __syncthreads();  // all are counted
-  start_bins(bins, bins_of(listed), scratch.warp_sums);
+  own.count(listed, new_bin_of, bins, bins_of(listed), scratch, [](int, int) {});
   if (scratch.comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed)) return false;
-#pragma unroll
-  for (int e = 0; e < kItems; ++e) {
-    if (thread + e * threads >= listed) break;
-    const uint32_t at = bins[new_bin_of.of(own[e], indices[e])] + places[e];
-    keys[at] = own[e];
-    list[at] = indices[e];
-  }
+  own.bring(listed, new_bin_of, bins, list, keys, [](uint32_t, Word) { return true; });
   __syncthreads();  // all are in their bins
   rank_in_bins<kItems>(listed, numbers, keys, list, bins, new_bin_of, write);
   return true;
@@ -626,27 +655,15 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
                                               int count_of_bins, BinScratch& scratch,
                                               GroupBins<Word, Index>& groups,
                                               const WriteWinner<typename Compared::Bits>& write) {
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int thread = static_cast<int>(threadIdx.x);
   const uint32_t end_of_bins = static_cast<uint32_t>(count_of_bins);
   for (;;) {
     const BinOf bin_of(least, greatest, numbers.empty_bits(), cols, count_of_bins);
-    Word own[kItems];
-    Index indices[kItems];
-    uint32_t places[kItems];
-    uint32_t met = 0;
-#pragma unroll
-    for (int e = 0; e < kItems; ++e) {
-      if (e * threads >= listed) break;
-      if (thread + e * threads < listed) {
-        indices[e] = list[thread + e * threads];
-        own[e] = numbers.rank_key(write.input[indices[e]]);
-        places[e] = atomicAdd(bins + bin_of.of(own[e], indices[e]), 1u);
-        met += places[e];
-      }
-    }
-    add_met(met, scratch.comparisons);
-    __syncthreads();  // all are counted
-    start_bins(bins, count_of_bins, scratch.warp_sums);
+    OwnEntries<kItems, Word> own;
+    own.count(listed, bin_of, bins, count_of_bins, scratch, [&](int e, int at) {
+      own.indices[e] = list[at];
+      own.keys[e] = numbers.rank_key(write.input[own.indices[e]]);
+    });
     const bool crowded = scratch.comparisons > static_cast<uint32_t>(tuning::kAirResidentFullBin * listed);
     uint32_t bins_left = end_of_bins;
     if (crowded) {
@@ -659,16 +676,10 @@ __device__ __forceinline__ bool write_by_bins(int& listed, int cols, const Compa
       bins_left = scratch.kth_bin + 1;
     }
     Word farthest = 0;
-#pragma unroll
-    for (int e = 0; e < kItems; ++e) {
-      if (e * threads >= listed) break;
-      if (thread + e * threads < listed && bin_of.of(own[e], indices[e]) < bins_left) {
-        const uint32_t at = bins[bin_of.of(own[e], indices[e])] + places[e];
-        keys[at] = own[e];
-        list[at] = indices[e];
-        farthest = max(farthest, bin_of.distance_of(own[e]));
-      }
-    }
+    own.bring(listed, bin_of, bins, list, keys, [&](uint32_t bin, Word key) {
+      if (bin < bins_left) farthest = max(farthest, bin_of.distance_of(key));
+      return bin < bins_left;
+    });
     if (!crowded) {
       __syncthreads();  // all are in their bins
       rank_in_bins<kItems>(listed, numbers, keys, list, bins, bin_of, write);
