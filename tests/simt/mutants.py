@@ -79,6 +79,10 @@ EQUALS = (
     "float32 few_distinct 3x3000 k=300 magnitude=1 form=air.resident_row sm_count=2",
     "int32 few_distinct 3x3000 k=300 magnitude=1 form=air.resident_row sm_count=2",
 )
+BY_MAGNITUDE = (
+    "float32 normal 3x3000 k=300 magnitude=1 form=air.resident_row sm_count=2",
+    "int32 normal 3x3000 k=300 magnitude=1 form=air.resident_row sm_count=2",
+)
 RESIDENT = (
     "float32 normal 3x4000 k=60 form=air.resident_row sm_count=2",
     "float32 normal 3x3000 k=200 form=air.resident_row sm_count=2",
@@ -463,6 +467,12 @@ MUTANTS = (
     ),
     Mutant("air/resident_row.cu", "bins[bin] + places[e]", "bins[bin]", GROUPED),
     Mutant("air/resident_row.cu", "is_there ? bin_of.of(key, index) : 0", "0", GROUPED),
+    Mutant(
+        "air/resident_row.cu",
+        "numbers.bits_of_all(Compared::number_of(key), bits)",
+        "(numbers.bits_of_all(Compared::number_of(key), bits), true)",
+        BY_MAGNITUDE,
+    ),
     Mutant(
         "device/block_sort.cuh", "first_of_tied > 0 && key == tied", "first_of_tied > 0 && key >= tied", TIED
     ),

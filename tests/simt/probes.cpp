@@ -156,6 +156,11 @@ void reads_memory_of_its_cluster(const uint32_t*, uint32_t* output, uint32_t* me
   if (blockIdx.x == 0) output[threadIdx.x] = memory[blockDim.x + threadIdx.x];
 }
 
+// Each block's share of the words.
+void tells_its_cluster(const uint32_t*, uint32_t* output, uint32_t*) {
+  if (threadIdx.x % gridDim.x == blockIdx.x) output[threadIdx.x] = static_cast<uint32_t>(Cluster::number());
+}
+
 void never_ends(const uint32_t* input, uint32_t* output, uint32_t*) {
   while (input[threadIdx.x] != 0) output[threadIdx.x] = 1;
 }
@@ -195,6 +200,8 @@ const Probe kProbes[] = {
     {"leaves_mail_unread", mails_to_its_cluster<Mail::kLeftUnread>, 2, 2},
     {"reads_memory_of_its_cluster", reads_memory_of_its_cluster<true>, 2, 2},
     {"reads_memory_too_early", reads_memory_of_its_cluster<false>, 2, 2},
+    {"tells_its_cluster", tells_its_cluster, 6, 2},
+    {"tells_its_cluster_without_any", tells_its_cluster, 6, 1},
 };
 
 }  // namespace

@@ -19,6 +19,8 @@ RIGHT = {
     "reads_other_blocks_of_its_cluster": lambda i: 101,
     "reads_memory_of_its_cluster": lambda i: 101,
     "mails_to_its_cluster": lambda i: 7,
+    "tells_its_cluster": lambda i: i % 6 // 2,
+    "tells_its_cluster_without_any": lambda i: i % 6,
 }
 # A part of what is said of one that has.
 WRONG = {

@@ -462,6 +462,13 @@ def test_resident_rows_that_crowd_in_two_parts_of_their_range(dtype):
                 emulated.check(tensor, k, largest=largest, form="air.resident_row")
 
 
+@pytest.mark.parametrize("form", ["one_cluster", "equal_shares", "resident_cluster"])
+def test_a_cluster_of_one_block_has_the_row_of_its_number(form):
+    """Such kernels are launched without clusters."""
+    line = f"float32 normal 600x5000 k=20 form=delegate.{form} forced=1 cluster=1 threads=256 sm_count=4"
+    assert check(Case.parse(line))
+
+
 @pytest.mark.parametrize("form", ["delegate.one_cluster", "delegate.equal_shares"])
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_equals_of_a_bound_that_come_first(form, dtype):
