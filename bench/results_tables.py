@@ -438,6 +438,22 @@ def order(of: Records) -> Lines:
     return [text, "", *table((*columns, "x torch of `index`"), rows), "", f'{below} `any` is `order="any"`.']
 
 
+def selection(of: Records) -> Lines:
+    source = of("selection-h200")
+    rows = []
+    for p in source.points:
+        held_to, goal = p["x_written"] or ours(p, "x_floor", "ours"), p["goal"]
+        met = "" if goal is None else yes_or_no(held_to <= goal)
+        written = "" if p["x_written"] is None else number_text(p["x_written"])
+        floor, torchs = number_text(ours(p, "x_floor", "ours")), x_torch(p, "ours")
+        us = number_text(ours(p, "us", "ours"))
+        kind = "" if p["dtype"] == "float32" else f", {p['dtype']}"
+        call = f"`{p['op']}`{kind}"
+        rows.append([call, shape(p), size(p["k"]), us, floor, written, met, number_text(p["x_topk"]), torchs])
+    columns = ("call", "rows x cols", "k", "us", "x floor", "x written", "goal met?", "x topk", "x torch")
+    return [*table(columns, rows), "", source.line(f", {len(rows)} points")]
+
+
 def cpu(of: Records) -> Lines:
     source = of("cpu-epyc")
     rows = [
@@ -487,6 +503,7 @@ TABLES: dict[str, Callable[[Records], Lines]] = {
     "other dimensions": dims,
     "narrow dtypes": narrow,
     "narrow dtypes over float32": narrow_ratios,
+    "selection": selection,
     "order": order,
     "CPU": cpu,
     "goals missed": missed,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
+import struct
 from typing import Any
 
 import torch
@@ -79,11 +80,18 @@ def full_of(number: float | int | bool, like: Tensor) -> Tensor:
     return torch.full((), signed, dtype=integers, device=like.device).view(like.dtype)
 
 
-@functools.cache
 def bits_of_number(number: float | int | bool, dtype: torch.dtype) -> int:
     """The bits of a number of that dtype, as ``integers_of`` has them."""
+    # As bytes, which tell zeros from each other, and no NaN from another.
+    return _bits_of_number(struct.pack("d", number) if isinstance(number, float) else number, dtype)
+
+
+@functools.lru_cache(maxsize=256)
+def _bits_of_number(number: bytes | int, dtype: torch.dtype) -> int:
+    if isinstance(number, bytes):
+        number = struct.unpack("d", number)[0]
     with _disable_current_modes():
-        return int(integers_of(full_of(number, torch.empty((), dtype=dtype))))
+        return int(integers_of(full_of(number, torch.empty((), dtype=dtype, device="cpu"))))
 
 
 def select(mask: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:

@@ -166,10 +166,11 @@ def keep_topk(
     dim = _check("keep_topk", input, k, dim, ties)
     _check_fill("keep_topk", fill, input.dtype)
     if not wants_derivative(input):
-        if _is_of_rows(input, k, dim, ties, lengths):
-            bits = _rows.bits_of_number(fill, input.dtype)
-            options = {"largest": largest, "magnitude": magnitude}
-            return _as_shaped(call(_keep_topk, _as_rows(input), k, bits, **options), input)
+        rows = _rows_served(input, k, dim, ties, lengths)
+        if rows is not None:
+            kept = call(_keep_topk, rows, k, _rows.bits_of_number(fill, input.dtype), largest=largest,
+                        magnitude=magnitude)  # fmt: skip
+            return _as_shaped(kept, input)
         if _is_listed(input, k, dim, ties, lengths):
             kept = torch.empty_like(input)
             _write_kept(kept, topk(input, k, dim, largest, False, magnitude=magnitude), fill, dim)
@@ -208,10 +209,10 @@ def keep_in_place(
     dim = _check(function, input, k, dim, ties)
     _check_fill(function, fill, input.dtype)
     if not wants_derivative(input):
-        if _is_of_rows(input, k, dim, ties, lengths) and input.is_contiguous():
+        rows = _rows_served(input, k, dim, ties, lengths)
+        if rows is not None:
             bits = _rows.bits_of_number(fill, input.dtype)
-            options = {"largest": largest, "magnitude": magnitude}
-            call(_keep_topk_, _as_rows(input), k, bits, **options)
+            call(_keep_topk_, rows, k, bits, largest=largest, magnitude=magnitude)
             return input
         if _is_listed(input, k, dim, ties, lengths):
             _write_kept(input, topk(input, k, dim, largest, False, magnitude=magnitude), fill, dim)
@@ -274,9 +275,9 @@ def _mask(
         from . import _dtensor
 
         return _dtensor.mask(function, input, k, dim, largest, magnitude, ties, lengths)
-    if _is_of_rows(input, k, dim, ties, lengths):
-        options = {"largest": largest, "magnitude": magnitude}
-        return _as_shaped(call(_topk_mask, _as_rows(input), k, **options), input)
+    rows = _rows_served(input, k, dim, ties, lengths)
+    if rows is not None:
+        return _as_shaped(call(_topk_mask, rows, k, largest=largest, magnitude=magnitude), input)
     if _is_listed(input, k, dim, ties, lengths):
         indices = topk(input.detach(), k, dim, largest, False, magnitude=magnitude).indices
         return torch.zeros_like(input, dtype=torch.bool).scatter_(dim, indices, True)
@@ -305,29 +306,33 @@ _LISTED_COLS_PER_K = 16
 def _has_one_k(input: Tensor, k: int | Tensor, ties: str, lengths: Tensor | None) -> bool:
     if isinstance(k, Tensor) or lengths is not None or ties != "index" or has_dtensor(input):
         return False
-    if is_functorch_active():  # vmap has no rule for a scatter of one number
+    if is_functorch_active():  # vmap has no rule for a scatter of one number, nor for operators of rows
         return False
     return backend(input) != "torch"
 
 
-def _is_of_rows(input: Tensor, k: int | Tensor, dim: int, ties: str, lengths: Tensor | None) -> bool:
-    """Whether an operator of rows does it all; of other dimensions it would have to copy the input."""
-    return dim == -1 and input.dim() > 0 and _has_one_k(input, k, ties, lengths) and 0 < k < input.size(-1)
+def _rows_served(
+    input: Tensor, k: int | Tensor, dim: int, ties: str, lengths: Tensor | None
+) -> Tensor | None:
+    """The input as rows of adjacent elements, [rows, cols], where operators of these do it all."""
+    if dim != -1 or input.dim() == 0 or not _has_one_k(input, k, ties, lengths):
+        return None
+    cols = input.size(-1)
+    if not 0 < k < cols:
+        return None
+    if input.dim() == 2:  # as most are: no view costs the host anything
+        return input if input.stride(1) == 1 else None
+    return input.view(-1, cols) if input.is_contiguous() else None
+
+
+def _as_shaped(rows: Tensor, input: Tensor) -> Tensor:
+    return rows if input.dim() == 2 else rows.view(input.shape)
 
 
 def _is_listed(input: Tensor, k: int | Tensor, dim: int, ties: str, lengths: Tensor | None) -> bool:
     """Whether winners are listed and marked, wherever rows lie: less than to read all elements once more."""
     cols = input.size(dim) if input.dim() > 0 else 1
     return _has_one_k(input, k, ties, lengths) and k > 0 and k * _LISTED_COLS_PER_K <= cols
-
-
-# Of two dimensions, as most are, no view costs the host anything.
-def _as_rows(input: Tensor) -> Tensor:
-    return input if input.dim() == 2 else input.reshape(-1, input.size(-1))
-
-
-def _as_shaped(rows: Tensor, input: Tensor) -> Tensor:
-    return rows if input.dim() == 2 else rows.view(input.shape)
 
 
 def _mask_of_kth(
@@ -449,9 +454,10 @@ def _(self, index, lengths=None, *, largest=True, magnitude=False, equals=False)
     return self.new_empty((checks.rows, checks.cols), dtype=torch.bool)
 
 
-def _check_of_rows(op: str, self: Tensor, k: int) -> None:
+def _check_of_rows(op: str, self: Tensor, k: int) -> RowChecks:
     checks = RowChecks(op, self)
     checks.check(k >= 1 and k <= checks.cols, f"k must be in [1, {checks.cols}], but is {k}")
+    return checks
 
 
 @torch.library.register_fake("gputopk::_topk_mask")
@@ -468,4 +474,8 @@ def _(self, k, fill, *, largest=True, magnitude=False):
 
 @torch.library.register_fake("gputopk::_keep_topk_")
 def _(self, k, fill, *, largest=True, magnitude=False):
-    _check_of_rows("_keep_topk", self, k)
+    """Refuses what the operator refuses, in its words, but for memory that is shared."""
+    _check_of_rows("_keep_topk", self, k).check(
+        self.stride(1) == 1 or self.size(1) == 1,
+        f"self's elements of a row must be adjacent, but are {self.stride(1)} apart",
+    )

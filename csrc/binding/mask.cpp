@@ -84,7 +84,6 @@ void keep_topk_in_place(const Tensor& self, int64_t k, int64_t fill, bool larges
   const Problem problem = check_request(self, k, largest, magnitude, kKeepTopk);
   check(is_dense_in_rows(self), kKeepTopk, "self's elements of a row must be adjacent, but are ",
         self.stride(1), " apart");
-  self.mutable_data_ptr();  // a lazy clone gets memory of its own
   check(!overlaps_itself(self), kKeepTopk, "self overlaps itself");
   claim_in_place(self, kKeepTopk, "self");
   run_kept(problem, self, self, elements_and(fill), kKeepTopk, run);

@@ -4,6 +4,8 @@
 #include <algorithm>
 
 #include "core/visit_bits.h"
+#include "cpu/topk_cpu.h"
+#include "cpu/workspace.h"
 
 namespace gputopk::cpu {
 namespace {
@@ -91,19 +93,8 @@ struct Listed {
   }
 };
 
-}  // namespace
-
-void mask(const MaskProblem& problem, const MaskBuffers& buffers, int threads, ParallelFor parallel_for) {
-  const double work = static_cast<double>(problem.rows) * static_cast<double>(problem.cols) *
-                      static_cast<double>(kWorkPerElement + dtype_bytes(problem.dtype));
-  visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
-    using Of = Shares<decltype(order)>;
-    Of shares{problem, buffers, order, workers_for(work, threads)};
-    run_tasks<Of::take>(shares, shares.workers, parallel_for);
-  });
-}
-
-void mask_listed(const Problem& problem, const void* values, const int64_t* indices, const KeptOutput& output,
+// Rows of nothing but these winners, in any order.
+void mark_listed(const Problem& problem, const void* values, const int64_t* indices, const KeptOutput& output,
                  int threads, ParallelFor parallel_for) {
   const int bytes = output.keeps ? dtype_bytes(problem.dtype) : 1;
   const double work = static_cast<double>(problem.rows) * static_cast<double>(problem.cols) * bytes;
@@ -118,6 +109,55 @@ void mask_listed(const Problem& problem, const void* values, const int64_t* indi
                          workers_for(work, threads)};
     run_tasks<Listed<Place>::fill_share>(listed, listed.workers, parallel_for);
     run_tasks<Listed<Place>::mark_share>(listed, listed.workers, parallel_for);
+  });
+}
+
+// What a selection hands to the step behind it.
+struct KeepMemory {
+  Problem selection;
+  Layout layout;
+  size_t indices_at, selection_at, bytes;
+
+  KeepMemory(const Problem& problem, int threads) : selection(problem) {
+    selection.sorted = selection.by_index = false;
+    selection.last_alone = !is_listed(problem);
+    selection.wide_indices = true;
+    const int64_t sizes[2] = {problem.rows, problem.cols}, strides[2] = {problem.row_stride, 1};
+    layout = layout_of(sizes, strides, /*dims=*/2, /*dim=*/1);
+    const auto winners = static_cast<size_t>(problem.rows * problem.k);
+    indices_at = aligned(winners * dtype_bytes(problem.dtype));
+    selection_at = indices_at + aligned(winners * sizeof(int64_t));
+    bytes = selection_at + cpu::workspace_bytes(selection, layout, threads);
+  }
+};
+
+}  // namespace
+
+size_t keep_workspace_bytes(const Problem& problem, int threads) {
+  return KeepMemory(problem, threads).bytes;
+}
+
+// From a list of the winners, or from the last one alone.
+void keep(const Problem& problem, const KeepBuffers& buffers, int threads, ParallelFor parallel_for) {
+  const KeepMemory memory(problem, threads);
+  char* const values = static_cast<char*>(buffers.workspace);
+  auto* const indices = reinterpret_cast<int64_t*>(values + memory.indices_at);
+  topk(memory.selection, memory.layout, {buffers.input, values, indices, values + memory.selection_at},
+       threads, parallel_for);
+  if (memory.selection.last_alone) {
+    return mask(mask_of_last(memory.selection, values, indices), {buffers.input, buffers.output}, threads,
+                parallel_for);
+  }
+  mark_listed(problem, values, indices, buffers.output, threads, parallel_for);
+}
+
+void mask(const MaskProblem& problem, const MaskBuffers& buffers, int threads, ParallelFor parallel_for) {
+  const double work = static_cast<double>(problem.rows) * static_cast<double>(problem.cols) *
+                      static_cast<double>(kWorkPerElement + dtype_bytes(problem.dtype));
+  visit_key_order(problem.dtype, problem.largest, problem.magnitude, [&](auto order) {
+    using Of = Shares<decltype(order)>;
+    Of shares{problem, buffers, order, workers_for(work, threads)};
+    run_tasks<Of::take>(shares, shares.workers, parallel_for);
   });
 }
 

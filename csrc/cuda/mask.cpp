@@ -41,21 +41,6 @@ ErrorCode run_in_registers(const Config& config, const Problem& problem, const K
       config);
 }
 
-ErrorCode run_from_kth(const Problem& problem, const KeepBuffers& buffers, const KeepMemory& memory,
-                       Stream stream) {
-  MaskProblem mask;
-  mask.dtype = problem.dtype;
-  mask.rows = problem.rows;
-  mask.cols = problem.cols;
-  mask.row_stride = problem.row_stride;
-  mask.largest = problem.largest;
-  mask.magnitude = problem.magnitude;
-  const int64_t last = problem.k - 1;
-  mask.values = memory.values + last * dtype_bytes(problem.dtype);
-  mask.indices = {memory.indices + last * (problem.wide_indices ? 8 : 4), problem.wide_indices, problem.k, 0};
-  return mask::run(mask, {buffers.input, buffers.output}, stream);
-}
-
 }  // namespace
 
 size_t workspace_bytes(const KeepPlan& plan) { return KeepMemory(plan, nullptr).bytes; }
@@ -69,7 +54,10 @@ ErrorCode run(const KeepPlan& plan, const KeepBuffers& buffers, Stream stream) {
   const ErrorCode error =
       run(plan.selection, {buffers.input, memory.values, memory.indices, memory.selection}, stream);
   if (error != 0) return error;
-  if (plan.way == KeepWay::kFromKth) return run_from_kth(problem, buffers, memory, stream);
+  if (plan.way == KeepWay::kFromKth) {
+    return mask::run(mask_of_last(problem, memory.values, memory.indices), {buffers.input, buffers.output},
+                     stream);
+  }
   return mask::run_listed(problem, {memory.values, memory.indices}, buffers.output, stream);
 }
 

@@ -86,3 +86,50 @@ def test_masks_of_long_lists_are_the_set_of_topk(device):
         assert torch.equal(kept, torch.where(want, tensor, 0.0))
         assert torch_topk.keep_topk_(tensor, k, 0.0) is tensor
         assert torch.equal(kept, tensor)
+
+
+@pytest.mark.gpu
+def test_calls_follow_each_other_without_waiting(device):
+    """A step behind a selection is launched ahead: it must see what stands before it in the stream."""
+
+    def steps(tensor):
+        found = []
+        for k in (5, 700, 3):
+            tensor.add_(1)
+            torch_topk.keep_topk_(tensor, k, 0.0)
+            found.append(torch_topk.topk(tensor, 9).values)
+            found.append(torch_topk.topk_mask(tensor, k))
+        return [tensor, *found]
+
+    for rows, cols in ((3, 12_000), (300, 1000), (1, 1_000_000)):
+        first = inputs.make("normal", rows, cols, torch.float32, device, seed=2)
+        wanted = steps(first.cpu())
+        tensor = first.clone()
+        for got, want in zip(steps(tensor), wanted, strict=True):
+            assert torch.equal(got.cpu(), want)
+        held = first.clone()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = steps(held)
+        for _ in range(20):
+            held.copy_(first)
+            graph.replay()
+            for got, want in zip(captured, wanted, strict=True):
+                assert torch.equal(got.cpu(), want)
+
+
+@pytest.mark.gpu
+def test_more_elements_than_an_int_counts(device):
+    cols = (1 << 30) + 4099
+    tensor = torch.randint(-128, 128, (3, cols), dtype=torch.int8, device=device)
+    for k in (1000, 1 << 27):
+        kth = torch_topk.kth_value(tensor, k)
+        mask = torch_topk.topk_mask(tensor, k)
+        for row in range(3):
+            value, index = int(kth.values[row]), int(kth.indices[row])
+            above, equal = tensor[row] > value, tensor[row] == value
+            equal[index + 1 :] = False
+            assert torch.equal(mask[row], above | equal)
+            assert int(mask[row].sum()) == k
+        del mask, above, equal
+        torch.cuda.empty_cache()

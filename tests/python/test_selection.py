@@ -259,6 +259,56 @@ def test_operators_of_rows_refuse_what_they_cannot_do(operator):
             function(torch.zeros(1, 60).expand(5, 60), 1, *fill)
 
 
+def test_a_fill_has_its_own_sign_whatever_came_before():
+    tensor = make(torch.float32, "normal") + 10
+    for fill in (0.0, -0.0, 0, 0.0, -0.0, math.nan, -math.inf):
+        want = torch.tensor(fill, dtype=torch.float32).view(torch.int32)
+        for k in (3, 50):
+            mask = torch_topk.topk_mask(tensor, k)
+            for kept in (
+                torch_topk.keep_topk(tensor, k, fill),
+                torch_topk.keep_topk_(tensor.clone(), k, fill),
+            ):
+                assert torch.equal(bits(kept), torch.where(mask, bits(tensor), want))
+    for number in range(600):
+        torch_topk.keep_topk(tensor, 3, float(number))
+    assert torch_topk._rows._bits_of_number.cache_info().currsize <= 256
+
+
+def test_the_default_device_is_not_asked():
+    tensor = make(torch.float32, "normal")
+    want = torch_topk.keep_topk(tensor, 3, 17.25)
+    torch_topk._rows._bits_of_number.cache_clear()
+    with torch.device("meta"):
+        assert torch.equal(torch_topk.keep_topk(tensor, 3, 17.25), want)
+
+
+def test_which_rows_go_to_the_operators_of_rows(monkeypatch):
+    called = []
+    for name in ("_topk_mask", "_keep_topk", "_keep_topk_"):
+        operator = getattr(selection, name)
+        monkeypatch.setattr(
+            selection, name, lambda *a, o=operator, n=name, **k: (called.append(n), o(*a, **k))[1]
+        )
+    whole = make(torch.float32, "normal", 12, 64)
+    for rows, served in (
+        (whole, True),
+        (whole[::2, 3:40], True),  # rows apart
+        (whole.view(3, 4, 64), True),
+        (whole[0], True),
+        (whole.t(), False),  # elements apart: they are read where they lie, not copied
+        (whole.view(3, 4, 64).transpose(0, 1), False),
+    ):
+        called.clear()
+        mask, kept = torch_topk.topk_mask(rows, 4), torch_topk.keep_topk(rows, 4, 0.0)
+        assert torch.equal(kept, torch.where(mask, rows, 0.0))
+        own = whole.clone()
+        changed = own.as_strided(rows.shape, rows.stride(), rows.storage_offset())
+        torch_topk.keep_topk_(changed, 4, 0.0)
+        assert torch.equal(changed, kept)
+        assert called == (["_topk_mask", "_keep_topk", "_keep_topk_"] if served else [])
+
+
 def test_rows_apart_views_and_none():
     whole = make(torch.float32, "normal", 6, 64)
     part = whole[::2, 3:40]
@@ -430,6 +480,10 @@ def test_opcheck_accepts_the_operators_of_rows(k):
     torch.library.opcheck(torch.ops.gputopk._topk_mask.default, (tensor, k), {"largest": False})
     torch.library.opcheck(torch.ops.gputopk._keep_topk.default, (tensor, k, 7), {"magnitude": True})
     torch.library.opcheck(torch.ops.gputopk._keep_topk_.default, (tensor, k, 7), {})
+    torch.library.opcheck(torch.ops.gputopk._keep_topk_.default, (tensor.repeat(1, 2)[:, :COLS], k, 7), {})
+    for rows in (make(torch.bfloat16), torch.zeros(0, COLS)):
+        torch.library.opcheck(torch.ops.gputopk._keep_topk.default, (rows, k, 7), {})
+    torch.library.opcheck(torch.ops.gputopk._topk_mask.default, (tensor, COLS), {})
 
 
 def test_opcheck_accepts_the_operator():

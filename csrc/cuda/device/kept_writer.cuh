@@ -26,6 +26,21 @@ struct alignas(kCount) MaskBytes {
   }
 };
 
+// So many elements of a row, or `fill` in place of those without a bit.
+template <class Bits, int kCount>
+struct alignas(kCount * sizeof(Bits) < 16 ? kCount * sizeof(Bits) : 16) KeptElements {
+  Bits at[kCount];
+
+  template <class Elements>
+  __device__ static KeptElements of(uint32_t bits, const Elements& elements, Bits fill) {
+    KeptElements kept;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) kept.at[i] = (bits >> i & 1) != 0 ? elements[i] : fill;
+    return kept;
+  }
+  __device__ Bits operator[](int i) const { return at[i]; }
+};
+
 template <class Bits>
 struct KeptWriter {
   void* rows;
@@ -78,18 +93,10 @@ struct KeptWriter {
   template <int kCount, class OfElements>
   __device__ void write_elements(Bits* out, const Bits* input, int cols, int lane, int lanes,
                                  OfElements&& bits) const {
-    constexpr size_t kBytes = kCount * sizeof(Bits);
-    struct alignas(kBytes < 16 ? kBytes : 16) Elements {
-      Bits at[kCount];
-    };
+    using Elements = KeptElements<Bits, kCount>;
     for (int first = lane * kCount; first < cols; first += lanes * kCount) {
-      const uint32_t own = bits(first);
-      Elements elements = *reinterpret_cast<const Elements*>(input + first);
-#pragma unroll
-      for (int i = 0; i < kCount; ++i) {
-        if ((own >> i & 1) == 0) elements.at[i] = fill;
-      }
-      *reinterpret_cast<Elements*>(out + first) = elements;
+      const Elements elements = *reinterpret_cast<const Elements*>(input + first);
+      *reinterpret_cast<Elements*>(out + first) = Elements::of(bits(first), elements, fill);
     }
   }
 

@@ -8,6 +8,8 @@
 
 #include "core/visit_bits.h"
 #include "cuda/device/launch.h"
+#include "cuda/device/resident_row.cuh"
+#include "cuda/device/row_reader.cuh"
 #include "cuda/mask/mask.h"
 #include "cuda/mask/numbers.h"
 #include "cuda/mask/tiles.cuh"
@@ -33,26 +35,18 @@ struct Listed {
   __device__ Place value(int64_t at) const { return values == nullptr ? Place{1} : values[at]; }
 };
 
-struct alignas(16) FilledVector {
-  uint64_t words[2];
-};
-
-// A tile's places, vectors where it begins with one.
+// By all threads.
 template <class Place>
-__device__ void fill_tile(Place* places, int count, Place fill) {
-  constexpr int kInVector = 16 / static_cast<int>(sizeof(Place));
+__device__ void fill_places(Place* places, int count, Place fill) {
+  const RowShape<Place> shape(places, count);
   const int thread = static_cast<int>(threadIdx.x);
-  int vectors = 0;
-  if (reinterpret_cast<uintptr_t>(places) % 16 == 0) {
-    vectors = count / kInVector;
-    uint64_t word = fill;
-#pragma unroll
-    for (int bits = 8 * static_cast<int>(sizeof(Place)); bits < 64; bits *= 2) word |= word << bits;
-    for (int i = thread; i < vectors; i += kMaskThreads) {
-      reinterpret_cast<FilledVector*>(places)[i] = {{word, word}};
-    }
+  const Vector<Place> filled = vector_of(fill);
+  for (int i = thread; i < shape.vectors; i += kMaskThreads) {
+    reinterpret_cast<uint4*>(places + shape.head)[i] = filled.words;
   }
-  for (int i = vectors * kInVector + thread; i < count; i += kMaskThreads) places[i] = fill;
+  // Less than a vector at either end.
+  if (thread < shape.head) places[thread] = fill;
+  if (thread < shape.tail) places[count - 1 - thread] = fill;
 }
 
 template <class Place, bool kMarks>
@@ -61,7 +55,7 @@ __global__ void __launch_bounds__(kMaskThreads)
   constexpr int kPlaces = tuning::kFilledPlaces, kOwn = tuning::kListedPerThread;
   follow_kernel_before();
   for (int64_t tile = blockIdx.x; tile < listed.row_count * tiles_per_row; tile += gridDim.x) {
-    const int64_t row = row_of_tile(tile, tiles_per_row), first = (tile - row * tiles_per_row) * kPlaces;
+    const int64_t row = row_of(tile, tiles_per_row), first = (tile - row * tiles_per_row) * kPlaces;
     const int count = static_cast<int>(min(listed.cols - first, int64_t{kPlaces}));
     Place* const places = listed.rows + row * listed.row_stride + first;
     int64_t own[kOwn];  // under way while the tile is filled
@@ -72,7 +66,7 @@ __global__ void __launch_bounds__(kMaskThreads)
         own[i] = winner < listed.k ? listed.index(row * listed.k + winner) - first : -1;
       }
     }
-    fill_tile(places, count, listed.fill);
+    fill_places(places, count, listed.fill);
     if constexpr (kMarks) {
       __syncthreads();  // the tile is filled
 #pragma unroll
@@ -89,7 +83,7 @@ __global__ void __launch_bounds__(kMaskThreads) mark_winners(const __grid_consta
   follow_kernel_before();
   const int64_t winners = listed.row_count * listed.k, step = int64_t{gridDim.x} * kMaskThreads;
   for (int64_t at = int64_t{blockIdx.x} * kMaskThreads + threadIdx.x; at < winners; at += step) {
-    const int64_t row = row_of_tile(at, listed.k);
+    const int64_t row = row_of(at, listed.k);
     listed.rows[row * listed.row_stride + listed.index(at)] = listed.value(at);
   }
 }

@@ -21,20 +21,6 @@ namespace {
 
 using tuning::kMaskThreads;
 
-// What is written of one lane's elements at a time.
-template <class Bits, int kCount>
-struct alignas(kCount * sizeof(Bits)) KeptElements {
-  Bits at[kCount];
-
-  template <class Elements>
-  __device__ static KeptElements of(uint32_t bits, const Elements& elements, Bits fill) {
-    KeptElements kept;
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) kept.at[i] = (bits >> i & 1) != 0 ? elements[i] : fill;
-    return kept;
-  }
-};
-
 // Ones below bit `bit`, which may lie before the first and behind the last.
 __device__ inline uint32_t ones_below(int bit) { return bit <= 0 ? 0 : bit >= 32 ? ~0u : (1u << bit) - 1; }
 
@@ -54,7 +40,7 @@ __global__ void __launch_bounds__(kMaskThreads, tuning::kMaskBlocksPerSm)
   BoundFilter<Order> reaching(order);
   for (int64_t tile = int64_t{blockIdx.x} * groups + threadIdx.x / lanes; tile < tiles;
        tile += int64_t{gridDim.x} * groups) {
-    const int64_t row = row_of_tile(tile, tiles_per_row), first = (tile - row * tiles_per_row) * of_tile;
+    const int64_t row = row_of(tile, tiles_per_row), first = (tile - row * tiles_per_row) * of_tile;
     const int count = static_cast<int>(min(problem.cols - first, int64_t{of_tile}));
     const Bits* const elements = static_cast<const Bits*>(buffers.input) + row * problem.row_stride + first;
     Place* const out = static_cast<Place*>(buffers.output.rows) + row * buffers.output.row_stride + first;
@@ -66,9 +52,9 @@ __global__ void __launch_bounds__(kMaskThreads, tuning::kMaskBlocksPerSm)
     }
     const auto kept = KeptOfRow<Order>::of(problem, buffers, row, order);
     // Of the tile: equals are in the set before `of_equals`, and all elements from `of_row` on.
-    const int of_equals = static_cast<int>(clamp_number(kept.last_equal + 1 - first, 0, of_tile));
-    const int of_row = static_cast<int>(clamp_number(kept.end - first, 0, of_tile));
-    const bool by_key = of_row == of_tile && (of_equals == of_tile || of_equals == 0);
+    const int of_equals = static_cast<int>(clamp_number(kept.last_equal + 1 - first, 0, count));
+    const int of_row = static_cast<int>(clamp_number(kept.end - first, 0, count));
+    const bool by_key = of_row == count && (of_equals == count || of_equals == 0);
     reaching.raise(kept.key, /*behind=*/of_equals == 0);
 #pragma unroll
     for (int p = 0; p < kPieces; ++p) {

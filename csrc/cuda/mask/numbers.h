@@ -6,7 +6,7 @@
 namespace gputopk::cuda::tuning {
 
 inline constexpr int kMaskThreads = 256;
-inline constexpr int kMaskBlocksPerSm = 4;
+inline constexpr int kMaskBlocksPerSm = 4;  // of five, registers are spilled
 // Pieces in flight a thread: vectors of 16 bytes, or single elements where rows are not so aligned.
 inline constexpr int kMaskVectors = 4;
 inline constexpr int kMaskElements = 8;

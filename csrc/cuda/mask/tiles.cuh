@@ -1,15 +1,15 @@
-// Tiles of rows, numbered row by row.
+// Tiles or winners of all rows, numbered row by row.
 #pragma once
 
 #include <cstdint>
 
 namespace gputopk::cuda::mask {
 
-// Most numbers are small, which a GPU divides in a third of the time; and rows of one tile need none.
-__device__ inline int64_t row_of_tile(int64_t tile, int64_t tiles_per_row) {
-  if (tiles_per_row == 1) return tile;
-  const bool small = (tile | tiles_per_row) >> 32 == 0;
-  return small ? static_cast<uint32_t>(tile) / static_cast<uint32_t>(tiles_per_row) : tile / tiles_per_row;
+// Most numbers are small, which a GPU divides in a third of the time; and rows of one need no division.
+__device__ inline int64_t row_of(int64_t number, int64_t per_row) {
+  if (per_row == 1) return number;
+  const bool small = (number | per_row) >> 32 == 0;
+  return small ? static_cast<uint32_t>(number) / static_cast<uint32_t>(per_row) : number / per_row;
 }
 
 }  // namespace gputopk::cuda::mask
