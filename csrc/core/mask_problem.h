@@ -80,14 +80,14 @@ struct KeptOfRow {
   // The given element is in the set, so that in place it is not written over meanwhile.
   GPUTOPK_HOST_DEVICE static KeptOfRow of(const MaskProblem& problem, const MaskBuffers& buffers, int64_t row,
                                           const Order& order) {
-    const Bits* const elements = static_cast<const Bits*>(buffers.input) + row * problem.row_stride;
     const int64_t index = problem.indices.at(row);
+    // Under way beside the index.
+    Bits given{};
+    if (problem.values) given = static_cast<const Bits*>(problem.values)[row * problem.indices.row_stride];
     const int64_t length =
         problem.lengths.data ? clamp_number(problem.lengths.at(row), 0, problem.cols) : problem.cols;
     if (index < 0 || index >= problem.cols) return {Bits{0}, problem.cols, length};
-    const Bits given = problem.values
-                           ? static_cast<const Bits*>(problem.values)[row * problem.indices.row_stride]
-                           : elements[index];
+    if (!problem.values) given = static_cast<const Bits*>(buffers.input)[row * problem.row_stride + index];
     return {order(given), problem.equals ? problem.cols : index, length};
   }
 };

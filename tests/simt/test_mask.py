@@ -83,10 +83,8 @@ KEPT = (
 FILL = 0x7A51_93C2_64F0_1B38
 
 
-def bits_of(tensor):
-    return tensor.contiguous().view(
-        {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize]
-    )
+def bits_of(tensor):  # before a copy: that of a bool is 0 or 1
+    return tensor.view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.itemsize])
 
 
 def fill_of(tensor):
