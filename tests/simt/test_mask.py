@@ -76,6 +76,7 @@ KEPT = (
     (4, 1024, 17, "", "in registers; bitonic: 32 lanes a row, 32"),
     (3, 20_000, 5, "", "from a list; "),
     (2, 16_384, 1024, "", "from a list; "),
+    (3, 20_011, 1100, "", "from a list; "),
     (1, 40_001, 2400, "", "from a list; "),
     (3, 3000, 1500, "", "from the k-th; "),
     (2, 4097, 4096, "", "from the k-th; "),

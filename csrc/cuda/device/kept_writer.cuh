@@ -95,8 +95,10 @@ struct KeptWriter {
                                  OfElements&& bits) const {
     using Elements = KeptElements<Bits, kCount>;
     for (int first = lane * kCount; first < cols; first += lanes * kCount) {
-      const Elements elements = *reinterpret_cast<const Elements*>(input + first);
-      *reinterpret_cast<Elements*>(out + first) = Elements::of(bits(first), elements, fill);
+      const uint32_t own = bits(first) & ((1u << kCount) - 1);
+      Elements elements{};  // of which none is wanted, none is read
+      if (own != 0) elements = *reinterpret_cast<const Elements*>(input + first);
+      *reinterpret_cast<Elements*>(out + first) = Elements::of(own, elements, fill);
     }
   }
 
