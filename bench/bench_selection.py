@@ -81,7 +81,8 @@ MORE = [
     *(Point(op, 64, 2**17, 50, "bfloat16") for op in OPS),
     *(Point(op, 1, 2**26, k) for op in MASKS for k in (100, 2**16, 2**20, 2**25)),
 ]
-SETS = {"goals": GOALS, "all": GOALS + MORE}
+MANY = [point for point in MORE if point.rows > 1]
+SETS = {"goals": GOALS, "rows": MANY, "all": GOALS + MORE}
 
 
 def our_call(point: Point) -> Callable[[Tensor], tuple[Tensor, ...]]:

@@ -178,7 +178,8 @@ GLANCE = (  # subject, record, whose time
     ("short rows, sorted, ten inputs", "short-h200", OURS),
     ("dtypes of two bytes and one", "narrow-h200", OURS),
     ("a dimension other than the last", "dims-h200", OURS),
-    ("the k-th alone and masks", "selection-h200", "ours"),
+    ("the k-th alone and masks of one long row", "selection-h200", "ours"),
+    ("the same of many rows", "selection-rows-h200", "ours"),
     ("rerank, over PyTorch", "rerank-grid-h200", "ours:rerank"),
     ("CPU", "cpu-epyc", OURS),
 )
@@ -439,9 +440,9 @@ def order(of: Records) -> Lines:
 
 
 def selection(of: Records) -> Lines:
-    source = of("selection-h200")
+    sources = [of("selection-h200"), of("selection-rows-h200")]
     rows = []
-    for p in source.points:
+    for p in [p for source in sources for p in source.points]:
         held_to, goal = p["x_written"] or ours(p, "x_floor", "ours"), p["goal"]
         met = "" if goal is None else yes_or_no(held_to <= goal)
         written = "" if p["x_written"] is None else number_text(p["x_written"])
@@ -451,7 +452,8 @@ def selection(of: Records) -> Lines:
         call = f"`{p['op']}`{kind}"
         rows.append([call, shape(p), size(p["k"]), us, floor, written, met, number_text(p["x_topk"]), torchs])
     columns = ("call", "rows x cols", "k", "us", "x floor", "x written", "goal met?", "x topk", "x torch")
-    return [*table(columns, rows), "", source.line(f", {len(rows)} points")]
+    lines = [source.line(f", {len(source.points)} points") for source in sources]
+    return [*table(columns, rows), "", f"One row: {lines[0]}", "", f"Many rows: {lines[1]}"]
 
 
 def cpu(of: Records) -> Lines:

@@ -58,7 +58,7 @@ ErrorCode run(const KeepPlan& plan, const KeepBuffers& buffers, Stream stream) {
     return mask::run(mask_of_last(problem, memory.values, memory.indices), {buffers.input, buffers.output},
                      stream);
   }
-  return mask::run_listed(problem, {memory.values, memory.indices}, buffers.input, buffers.output, stream);
+  return mask::run_listed(problem, {memory.values, memory.indices}, buffers.output, stream);
 }
 
 }  // namespace gputopk::cuda

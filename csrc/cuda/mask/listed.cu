@@ -1,9 +1,9 @@
 // Rows of which nothing is left but winners that a list has: a mask of them, or their elements and a number
 // in place of the others.
 //
-// A block has a tile of a row. Of a short list it marks those of its tile, a bit each in shared memory, and
-// then writes all places of the tile once: single bytes all over memory take several times as long. Of a long
-// list blocks fill tiles, and a launch behind writes to the winners' places, one a thread.
+// A block has a tile of a row. Of a short list it fills the tile and then writes those of its winners; bytes
+// of a mask it marks on chip first, a bit each, and writes once: single bytes all over memory take several
+// times as long. Of a long list a launch behind writes to the winners' places, one a thread.
 
 #include <algorithm>
 #include <type_traits>
@@ -76,52 +76,70 @@ __global__ void __launch_bounds__(kMaskThreads)
   }
 }
 
-// Elements from one on, of which only those that are asked for are read.
+// The winners of a tile's row that this thread looks at, as places of the tile.
 template <class Place>
-struct ElementsFrom {
-  const Place* first;
-  __device__ Place operator[](int i) const { return first[i]; }
+struct OwnWinners {
+  static constexpr int kOwn = tuning::kListedPerThread;
+  int64_t places[kOwn];
+
+  __device__ OwnWinners(const Listed<Place>& listed, const Tile<Place>& tile) {
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      const int64_t at = winner(i);
+      places[i] = at < listed.k ? listed.index(tile.row * listed.k + at) - tile.first : -1;
+    }
+  }
+  // Calls visit(place, number of the winner) for those that lie in the tile.
+  template <class Visit>
+  __device__ void visit(const Tile<Place>& tile, Visit&& visit) const {
+#pragma unroll
+    for (int i = 0; i < kOwn; ++i) {
+      if (places[i] < 0 || places[i] >= tile.count) continue;
+      visit(static_cast<int>(places[i]), winner(i));
+    }
+  }
+
+ private:
+  __device__ static int64_t winner(int i) { return i * kMaskThreads + static_cast<int>(threadIdx.x); }
 };
 
-// In place, a thread reads what it then writes over, and nothing else.
-template <class Place, bool kKeeps>
+// Of a short list, elements: a tile is filled, and then its winners are written.
+template <class Place>
 __global__ void __launch_bounds__(kMaskThreads)
-    write_listed(const __grid_constant__ Listed<Place> listed, const Place* input, int64_t input_stride,
-                 int64_t tiles_per_row) {
-  constexpr int kOwn = tuning::kListedPerThread, kWords = tuning::kFilledPlaces / 32;
-  constexpr int kInVector = kPerVector<Place>;
+    keep_listed(const __grid_constant__ Listed<Place> listed, int64_t tiles_per_row) {
+  follow_kernel_before();
+  for (int64_t number = blockIdx.x; number < listed.row_count * tiles_per_row; number += gridDim.x) {
+    const Tile<Place> tile(listed, number, tiles_per_row);
+    const OwnWinners<Place> own(listed, tile);  // under way while the tile is filled
+    fill_places(tile.places, tile.count, listed.fill);
+    __syncthreads();  // the tile is filled
+    own.visit(tile, [&](int place, int64_t winner) {
+      tile.places[place] = listed.value(tile.row * listed.k + winner);
+    });
+  }
+}
+
+// The same, a mask: winners are marked on chip, and all bytes of a tile written once.
+__global__ void __launch_bounds__(kMaskThreads)
+    mark_listed(const __grid_constant__ Listed<uint8_t> listed, int64_t tiles_per_row) {
+  constexpr int kWords = tuning::kFilledPlaces / 32, kInVector = kPerVector<uint8_t>;
   __shared__ uint32_t marks[kWords + 1];  // and a word that the last bits are read across
   follow_kernel_before();
   const int thread = static_cast<int>(threadIdx.x);
   for (int64_t number = blockIdx.x; number < listed.row_count * tiles_per_row; number += gridDim.x) {
-    const Tile<Place> tile(listed, number, tiles_per_row);
-    int64_t own[kOwn];  // under way while bits are cleared
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      const int winner = i * kMaskThreads + thread;
-      own[i] = winner < listed.k ? listed.index(tile.row * listed.k + winner) - tile.first : -1;
-    }
+    const Tile<uint8_t> tile(listed, number, tiles_per_row);
+    const OwnWinners<uint8_t> own(listed, tile);  // under way while bits are cleared
     for (int word = thread; word <= kWords; word += kMaskThreads) marks[word] = 0;
     __syncthreads();  // no bit is set
-#pragma unroll
-    for (int i = 0; i < kOwn; ++i) {
-      if (own[i] < 0 || own[i] >= tile.count) continue;
-      atomicOr(marks + own[i] / 32, 1u << own[i] % 32);
-    }
+    own.visit(tile, [&](int place, int64_t) { atomicOr(marks + place / 32, 1u << place % 32); });
     __syncthreads();  // all are marked
     const auto write = [&](int at, auto count) {
-      constexpr int kCount = decltype(count)::value;
+      using Bytes = MaskBytes<decltype(count)::value>;
       const uint32_t bits = __funnelshift_r(marks[at / 32], marks[at / 32 + 1], at % 32);
-      if constexpr (kKeeps) {
-        using Kept = KeptElements<Place, kCount>;
-        const ElementsFrom<Place> from{input + tile.row * input_stride + tile.first + at};
-        *reinterpret_cast<Kept*>(tile.places + at) = Kept::of(bits, from, listed.fill);
-      } else {
-        *reinterpret_cast<MaskBytes<kCount>*>(tile.places + at) = MaskBytes<kCount>::of(bits);
-      }
+      *reinterpret_cast<Bytes*>(tile.places + at) = Bytes::of(bits);
     };
     using One = std::integral_constant<int, 1>;
-    const RowShape<Place> shape(tile.places, tile.count);
+    const RowShape<uint8_t> shape(tile.places, tile.count);
     for (int i = thread; i < shape.vectors; i += kMaskThreads) {
       write(shape.head + i * kInVector, std::integral_constant<int, kInVector>{});
     }
@@ -142,20 +160,17 @@ __global__ void __launch_bounds__(kMaskThreads) mark_winners(const __grid_consta
   }
 }
 
-template <class Place, bool kKeeps>
-ErrorCode launch(const Listed<Place>& listed, const void* input, int64_t input_stride, Stream stream) {
+template <class Place>
+ErrorCode launch(const Listed<Place>& listed, void (*of_short_list)(Listed<Place>, int64_t), Stream stream) {
   const auto blocks_of = [](int64_t blocks) {
     return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF));
   };
   const int64_t tiles_per_row = (listed.cols + tuning::kFilledPlaces - 1) / tuning::kFilledPlaces;
-  const unsigned tiles = blocks_of(listed.row_count * tiles_per_row);
-  if (listed.k <= tuning::kMarkedByAllK) {
-    return launch_kernel(/*ahead=*/true, write_listed<Place, kKeeps>, tiles, kMaskThreads, 0, stream, listed,
-                         static_cast<const Place*>(input), input_stride, tiles_per_row);
-  }
-  const ErrorCode error =
-      launch_kernel(/*ahead=*/true, fill_rows<Place>, tiles, kMaskThreads, 0, stream, listed, tiles_per_row);
-  if (error != 0) return error;
+  const bool is_short = listed.k <= tuning::kMarkedByAllK;
+  const ErrorCode error = launch_kernel(/*ahead=*/true, is_short ? of_short_list : fill_rows<Place>,
+                                        blocks_of(listed.row_count * tiles_per_row), kMaskThreads, 0, stream,
+                                        listed, tiles_per_row);
+  if (error != 0 || is_short) return error;
   const int64_t winners = listed.row_count * listed.k;
   return launch_kernel(/*ahead=*/true, mark_winners<Place>,
                        blocks_of((winners + kMaskThreads - 1) / kMaskThreads), kMaskThreads, 0, stream,
@@ -164,8 +179,8 @@ ErrorCode launch(const Listed<Place>& listed, const void* input, int64_t input_s
 
 }  // namespace
 
-ErrorCode run_listed(const Problem& problem, const ListedWinners& winners, const void* input,
-                     const KeptOutput& output, Stream stream) {
+ErrorCode run_listed(const Problem& problem, const ListedWinners& winners, const KeptOutput& output,
+                     Stream stream) {
   const auto listed_as = [&](auto like, const void* values, uint64_t fill) {
     using Place = decltype(like);
     return Listed<Place>{static_cast<Place*>(output.rows),
@@ -178,12 +193,10 @@ ErrorCode run_listed(const Problem& problem, const ListedWinners& winners, const
                          winners.indices,
                          problem.wide_indices};
   };
-  if (!output.keeps) {
-    return launch<uint8_t, /*kKeeps=*/false>(listed_as(uint8_t{}, nullptr, 0), input, 0, stream);
-  }
+  if (!output.keeps) return launch(listed_as(uint8_t{}, nullptr, 0), mark_listed, stream);
   return visit_bits(dtype_bytes(problem.dtype), [&](auto like) -> ErrorCode {
-    return launch<decltype(like), /*kKeeps=*/true>(listed_as(like, winners.values, output.fill), input,
-                                                   problem.row_stride, stream);
+    using Place = decltype(like);
+    return launch(listed_as(like, winners.values, output.fill), keep_listed<Place>, stream);
   });
 }
 

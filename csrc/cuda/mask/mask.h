@@ -17,7 +17,7 @@ struct ListedWinners {
 };
 
 // Rows of nothing but these. One launch where k is small, otherwise two.
-ErrorCode run_listed(const Problem& problem, const ListedWinners& winners, const void* input,
-                     const KeptOutput& output, Stream stream);
+ErrorCode run_listed(const Problem& problem, const ListedWinners& winners, const KeptOutput& output,
+                     Stream stream);
 
 }  // namespace gputopk::cuda::mask
