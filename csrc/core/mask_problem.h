@@ -27,8 +27,8 @@ struct MaskProblem {
   bool magnitude = false;
   bool equals = false;  // of elements that equal the given one, all; else those of no higher index
   Numbers indices;      // of rows: the given element's; outside [0, cols): all are in the set
-  const void* values =
-      nullptr;      // those elements, as far apart as the indices; none: they are read where they lie
+  // Those elements, as far apart as the indices. None: they are read where they lie.
+  const void* values = nullptr;
   Numbers lengths;  // of rows; elements behind are in the set. None: cols
 };
 

@@ -10,7 +10,7 @@ inline constexpr int kMaskBlocksPerSm = 4;  // of five, registers are spilled
 // Pieces in flight a thread: vectors of 16 bytes, or single elements where rows are not so aligned.
 inline constexpr int kMaskVectors = 4;
 inline constexpr int kMaskElements = 8;
-// Tiles of a group, where as many blocks are left as the GPU holds: what a row costs beside its elements is
+// Tiles of a group, where as many blocks are left as an H200 holds: what a row costs beside its elements is
 // then shared by as many.
 inline constexpr int kMaskTiles = 4;
 inline constexpr int64_t kMaskLeastBlocks = 528;
