@@ -7,14 +7,21 @@
 namespace gputopk::binding {
 namespace {
 
-Problem check_request(const Tensor& self, int64_t k, bool largest, bool magnitude, const char* op) {
-  Problem problem;
+// What either kind of request says of self [rows, cols].
+template <class Request>
+Request request_of(const Tensor& self, bool largest, bool magnitude, const char* op) {
+  Request problem;
   problem.dtype = check_input(self, op);
   problem.rows = self.size(0);
   problem.cols = self.size(1);
-  problem.k = k;
   problem.largest = largest;
   problem.magnitude = magnitude;
+  return problem;
+}
+
+Problem check_request(const Tensor& self, int64_t k, bool largest, bool magnitude, const char* op) {
+  Problem problem = request_of<Problem>(self, largest, magnitude, op);
+  problem.k = k;
   check(k >= 1 && k <= problem.cols, op, "k must be in [1, ", problem.cols, "], but is ", k);
   return problem;
 }
@@ -41,12 +48,7 @@ KeptOutput elements_and(int64_t fill) {
 
 Tensor mask_of_kth(const Tensor& self, const Tensor& index, const MaybeTensor& lengths, bool largest,
                    bool magnitude, bool equals, MaskRun run) {
-  MaskProblem problem;
-  problem.dtype = check_input(self, kMask);
-  problem.rows = self.size(0);
-  problem.cols = self.size(1);
-  problem.largest = largest;
-  problem.magnitude = magnitude;
+  MaskProblem problem = request_of<MaskProblem>(self, largest, magnitude, kMask);
   problem.equals = equals;
   problem.indices = of_rows(MaybeTensor(index), "index", self, true, kMask);
   check(index.scalar_type() == ScalarType::Long, kMask, "index must be int64, not ",

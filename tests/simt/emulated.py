@@ -311,6 +311,23 @@ class _Keep(ctypes.Structure):
     ]
 
 
+def _sets_of_rows(tensor, written, largest: bool, magnitude: bool, fill: int, keeps: bool) -> dict[str, int]:
+    """What both of them say of their rows."""
+    return {
+        "dtype": _DTYPES[tensor.dtype],
+        "largest": largest,
+        "magnitude": magnitude,
+        "keeps": keeps,
+        "rows": tensor.shape[0],
+        "cols": tensor.shape[1],
+        "row_stride": tensor.stride(0),
+        "out_stride": written.stride(0),
+        "fill": fill,
+        "input": tensor.data_ptr(),
+        "out": written.data_ptr(),
+    }
+
+
 _MOST_KEYS = 4
 
 
@@ -602,21 +619,11 @@ class Library:
         has not."""
         written = torch.empty(tensor.shape, dtype=torch.bool) if out is None else out
         call = _Mask(
-            dtype=_DTYPES[tensor.dtype],
-            largest=largest,
-            magnitude=magnitude,
+            **_sets_of_rows(tensor, written, largest, magnitude, fill, keeps=out is not None),
             equals=equals,
-            keeps=out is not None,
-            rows=tensor.shape[0],
-            cols=tensor.shape[1],
-            row_stride=tensor.stride(0),
             index_stride=index.stride(0),
-            out_stride=written.stride(0),
-            fill=fill,
-            input=tensor.data_ptr(),
             indices=index.data_ptr(),
             lengths=0 if lengths is None else lengths.data_ptr(),
-            out=written.data_ptr(),
         )
         self._run(self.lib.simt_mask, call, device, seed)
         return written
@@ -629,19 +636,9 @@ class Library:
         by its name, where it serves the call and keeps winners in their places; as planned by default."""
         written = torch.empty(tensor.shape, dtype=torch.bool) if out is None else out
         call = _Keep(
-            dtype=_DTYPES[tensor.dtype],
-            largest=largest,
-            magnitude=magnitude,
-            keeps=out is not None,
-            rows=tensor.shape[0],
-            cols=tensor.shape[1],
-            row_stride=tensor.stride(0),
+            **_sets_of_rows(tensor, written, largest, magnitude, fill, keeps=out is not None),
             k=k,
-            out_stride=written.stride(0),
-            fill=fill,
             form=form.encode(),
-            input=tensor.data_ptr(),
-            out=written.data_ptr(),
         )
         return written, self._run(self.lib.simt_keep, call, device, seed)
 

@@ -292,6 +292,18 @@ gputopk::KeptOutput output_of(const Call& call) {
   return {call.out, call.out_stride, call.keeps != 0, call.fill};
 }
 
+template <class Problem, class Call>
+Problem problem_of(const Call& call) {
+  Problem problem;
+  problem.dtype = static_cast<gputopk::DType>(call.dtype);
+  problem.largest = call.largest != 0;
+  problem.magnitude = call.magnitude != 0;
+  problem.rows = call.rows;
+  problem.cols = call.cols;
+  problem.row_stride = call.row_stride;
+  return problem;
+}
+
 template <class Call>
 void add_rows_and_output(const Call& call, size_t element) {
   const size_t place = call.keeps != 0 ? element : 1;
@@ -664,14 +676,8 @@ int simt_settle(const SimtStage* call, const SimtDevice* device, char* text, siz
 int simt_mask(const SimtMask* call, const SimtDevice* device, char* text, size_t bytes) {
   return guarded(text, bytes, [&]() -> int {
     use(*device);
-    gputopk::MaskProblem problem;
-    problem.dtype = static_cast<gputopk::DType>(call->dtype);
-    problem.largest = call->largest != 0;
-    problem.magnitude = call->magnitude != 0;
+    auto problem = problem_of<gputopk::MaskProblem>(*call);
     problem.equals = call->equals != 0;
-    problem.rows = call->rows;
-    problem.cols = call->cols;
-    problem.row_stride = call->row_stride;
     const size_t element = gputopk::dtype_bytes(problem.dtype), numbers = problem.rows * sizeof(int64_t);
     problem.indices = {call->indices, /*wide=*/true, call->index_stride, 0};
     if (call->lengths != nullptr) problem.lengths = {call->lengths, /*wide=*/true, 1, 0};
@@ -690,13 +696,7 @@ int simt_mask(const SimtMask* call, const SimtDevice* device, char* text, size_t
 int simt_keep(const SimtKeep* call, const SimtDevice* device, char* text, size_t bytes) {
   return guarded(text, bytes, [&]() -> int {
     const cuda::Device gpu = use(*device);
-    Problem problem;
-    problem.dtype = static_cast<gputopk::DType>(call->dtype);
-    problem.largest = call->largest != 0;
-    problem.magnitude = call->magnitude != 0;
-    problem.rows = call->rows;
-    problem.cols = call->cols;
-    problem.row_stride = call->row_stride;
+    auto problem = problem_of<Problem>(*call);
     problem.k = call->k;
     const size_t element = gputopk::dtype_bytes(problem.dtype);
     const auto plan = cuda::make_keep_plan(problem, gpu, call->form);

@@ -21,8 +21,6 @@
 
 #include "cuda/bitonic/one_warp.cuh"
 
-#include "cuda/device/launch.h"
-
 namespace gputopk::cuda::bitonic {
 namespace {
 
@@ -61,13 +59,10 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
 ErrorCode OneWarp::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   return visit_shape(*this, problem, [&](auto lanes, auto elements, auto order) -> ErrorCode {
     using Order = decltype(order);
-    constexpr int kRowsABlock = tuning::kOneWarpThreads / lanes;
-    const int64_t blocks = (problem.rows + kRowsABlock - 1) / kRowsABlock;
-    if (blocks > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
     const auto kernel = problem.by_index ? select_rows<Order, lanes, elements, /*kByIndex=*/true>
                                          : select_rows<Order, lanes, elements, /*kByIndex=*/false>;
-    return launch_kernel(/*ahead=*/false, kernel, static_cast<unsigned>(blocks), tuning::kOneWarpThreads, 0,
-                         stream, params_of<typename Order::Bits>(*this, problem, buffers), order);
+    return launch_teams(kernel, lanes, problem.rows, stream,
+                        params_of<typename Order::Bits>(*this, problem, buffers), order);
   });
 }
 

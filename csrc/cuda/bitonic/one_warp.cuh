@@ -12,6 +12,7 @@
 #include "cuda/bitonic/bitonic.h"
 #include "cuda/bitonic/numbers.h"
 #include "cuda/device/equals.cuh"
+#include "cuda/device/launch.h"
 #include "cuda/device/list_ranks.cuh"
 #include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/resident_row.cuh"
@@ -336,6 +337,17 @@ Params<Bits> params_of(const OneWarp& config, const Problem& problem, const Buff
           static_cast<int>(problem.k),
           config.maxima,
           {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices}};
+}
+
+// A launch of a kernel whose teams of so many lanes have a row each.
+template <class Kernel, class... Arguments>
+ErrorCode launch_teams(Kernel* kernel, int lanes, int64_t rows, Stream stream,
+                       const Arguments&... arguments) {
+  const int64_t rows_a_block = tuning::kOneWarpThreads / lanes;
+  const int64_t blocks = (rows + rows_a_block - 1) / rows_a_block;
+  if (blocks > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
+  return launch_kernel(/*ahead=*/false, kernel, static_cast<unsigned>(blocks), tuning::kOneWarpThreads, 0,
+                       stream, arguments...);
 }
 
 // run(lanes, elements, order) with the config's shape as constants.

@@ -3,7 +3,6 @@
 
 #include "cuda/bitonic/one_warp.cuh"
 #include "cuda/device/kept_writer.cuh"
-#include "cuda/device/launch.h"
 
 namespace gputopk::cuda::bitonic {
 namespace {
@@ -39,15 +38,12 @@ __global__ void __launch_bounds__(tuning::kOneWarpThreads,
 ErrorCode OneWarp::run_kept(const Problem& problem, const KeepBuffers& buffers, Stream stream) const {
   return visit_shape(*this, problem, [&](auto lanes, auto elements, auto order) -> ErrorCode {
     using Bits = typename decltype(order)::Bits;
-    constexpr int kRowsABlock = tuning::kOneWarpThreads / lanes;
-    const int64_t blocks = (problem.rows + kRowsABlock - 1) / kRowsABlock;
-    if (blocks > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
     Buffers selection;
     selection.input = buffers.input;
-    return launch_kernel(
-        /*ahead=*/false, keep_rows<decltype(order), lanes, elements>, static_cast<unsigned>(blocks),
-        tuning::kOneWarpThreads, 0, stream, params_of<Bits>(*this, problem, selection),
-        KeptWriter<Bits>::of(buffers.output, buffers.input, problem.row_stride, problem.cols), order);
+    return launch_teams(keep_rows<decltype(order), lanes, elements>, lanes, problem.rows, stream,
+                        params_of<Bits>(*this, problem, selection),
+                        KeptWriter<Bits>::of(buffers.output, buffers.input, problem.row_stride, problem.cols),
+                        order);
   });
 }
 

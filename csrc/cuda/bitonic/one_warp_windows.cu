@@ -1,7 +1,6 @@
 // Bitonic top-k of short windows of rows, ragged or filtered: a team of lanes has one as one_warp.cu has it.
 
 #include "cuda/bitonic/one_warp.cuh"
-#include "cuda/device/launch.h"
 #include "cuda/device/window_writer.cuh"
 
 namespace gputopk::cuda::bitonic {
@@ -74,12 +73,8 @@ ErrorCode OneWarp::run_windows(const Problem& problem, const WindowRows& rows, c
   return visit_shape(*this, problem, [&](auto lanes, auto elements, auto order) -> ErrorCode {
     auto params = params_of<typename decltype(order)::Bits>(*this, problem, buffers);
     params.row_stride = rows.row_stride;
-    constexpr int kRowsABlock = tuning::kOneWarpThreads / lanes;
-    const int64_t blocks = (problem.rows + kRowsABlock - 1) / kRowsABlock;
-    if (blocks > 0x7FFFFFFF) return cudaErrorInvalidConfiguration;
-    return launch_kernel(/*ahead=*/false, select_windows<decltype(order), lanes, elements>,
-                         static_cast<unsigned>(blocks), tuning::kOneWarpThreads, 0, stream, params, rows,
-                         order);
+    return launch_teams(select_windows<decltype(order), lanes, elements>, lanes, problem.rows, stream, params,
+                        rows, order);
   });
 }
 

@@ -29,12 +29,8 @@ struct Listed {
   int64_t row_stride, row_count, cols, k;
   Place fill;
   const Place* values;  // of winners; of a mask none
-  const void* indices;
-  bool wide_indices;
+  Numbers indices;      // of all winners, one behind the other
 
-  __device__ int64_t index(int64_t at) const {
-    return wide_indices ? static_cast<const int64_t*>(indices)[at] : static_cast<const int32_t*>(indices)[at];
-  }
   __device__ Place value(int64_t at) const { return values == nullptr ? Place{1} : values[at]; }
 };
 
@@ -66,14 +62,20 @@ struct Tile {
         places(listed.rows + row * listed.row_stride + first) {}
 };
 
+// Calls visit(tile) for each tile of a block.
+template <class Place, class Visit>
+__device__ __forceinline__ void each_tile(const Listed<Place>& listed, int64_t tiles_per_row, Visit&& visit) {
+  for (int64_t number = blockIdx.x; number < listed.row_count * tiles_per_row; number += gridDim.x) {
+    visit(Tile<Place>(listed, number, tiles_per_row));
+  }
+}
+
 template <class Place>
 __global__ void __launch_bounds__(kMaskThreads)
     fill_rows(const __grid_constant__ Listed<Place> listed, int64_t tiles_per_row) {
   follow_kernel_before();
-  for (int64_t number = blockIdx.x; number < listed.row_count * tiles_per_row; number += gridDim.x) {
-    const Tile<Place> tile(listed, number, tiles_per_row);
-    fill_places(tile.places, tile.count, listed.fill);
-  }
+  each_tile(listed, tiles_per_row,
+            [&](const Tile<Place>& tile) { fill_places(tile.places, tile.count, listed.fill); });
 }
 
 // The winners of a tile's row that this thread looks at, as places of the tile.
@@ -86,7 +88,7 @@ struct OwnWinners {
 #pragma unroll
     for (int i = 0; i < kOwn; ++i) {
       const int64_t at = winner(i);
-      places[i] = at < listed.k ? listed.index(tile.row * listed.k + at) - tile.first : -1;
+      places[i] = at < listed.k ? listed.indices.at(tile.row * listed.k + at) - tile.first : -1;
     }
   }
   // Calls visit(place, number of the winner) for those that lie in the tile.
@@ -108,15 +110,14 @@ template <class Place>
 __global__ void __launch_bounds__(kMaskThreads)
     keep_listed(const __grid_constant__ Listed<Place> listed, int64_t tiles_per_row) {
   follow_kernel_before();
-  for (int64_t number = blockIdx.x; number < listed.row_count * tiles_per_row; number += gridDim.x) {
-    const Tile<Place> tile(listed, number, tiles_per_row);
+  each_tile(listed, tiles_per_row, [&](const Tile<Place>& tile) {
     const OwnWinners<Place> own(listed, tile);  // under way while the tile is filled
     fill_places(tile.places, tile.count, listed.fill);
     __syncthreads();  // the tile is filled
     own.visit(tile, [&](int place, int64_t winner) {
       tile.places[place] = listed.value(tile.row * listed.k + winner);
     });
-  }
+  });
 }
 
 // The same, a mask: winners are marked on chip, and all bytes of a tile written once.
@@ -126,8 +127,7 @@ __global__ void __launch_bounds__(kMaskThreads)
   __shared__ uint32_t marks[kWords + 1];  // and a word that the last bits are read across
   follow_kernel_before();
   const int thread = static_cast<int>(threadIdx.x);
-  for (int64_t number = blockIdx.x; number < listed.row_count * tiles_per_row; number += gridDim.x) {
-    const Tile<uint8_t> tile(listed, number, tiles_per_row);
+  each_tile(listed, tiles_per_row, [&](const Tile<uint8_t>& tile) {
     const OwnWinners<uint8_t> own(listed, tile);  // under way while bits are cleared
     for (int word = thread; word <= kWords; word += kMaskThreads) marks[word] = 0;
     __syncthreads();  // no bit is set
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kMaskThreads)
     if (thread < shape.head) write(thread, One{});
     if (thread < shape.tail) write(tile.count - 1 - thread, One{});
     __syncthreads();  // bits have been read
-  }
+  });
 }
 
 template <class Place>
@@ -156,7 +156,7 @@ __global__ void __launch_bounds__(kMaskThreads) mark_winners(const __grid_consta
   const int64_t winners = listed.row_count * listed.k, step = int64_t{gridDim.x} * kMaskThreads;
   for (int64_t at = int64_t{blockIdx.x} * kMaskThreads + threadIdx.x; at < winners; at += step) {
     const int64_t row = row_of(at, listed.k);
-    listed.rows[row * listed.row_stride + listed.index(at)] = listed.value(at);
+    listed.rows[row * listed.row_stride + listed.indices.at(at)] = listed.value(at);
   }
 }
 
@@ -190,8 +190,7 @@ ErrorCode run_listed(const Problem& problem, const ListedWinners& winners, const
                          problem.k,
                          static_cast<Place>(fill),
                          static_cast<const Place*>(values),
-                         winners.indices,
-                         problem.wide_indices};
+                         {winners.indices, problem.wide_indices, 1, 0}};
   };
   if (!output.keeps) return launch(listed_as(uint8_t{}, nullptr, 0), mark_listed, stream);
   return visit_bits(dtype_bytes(problem.dtype), [&](auto like) -> ErrorCode {

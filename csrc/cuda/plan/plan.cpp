@@ -24,6 +24,7 @@ double microseconds_at(const Places& places, const Problem& problem, const Work&
 }
 
 constexpr Places kPlacesOfOrder = places_of(kCosts, "order_rows");
+constexpr Places kPlacesOfCopy = places_of(kCosts, sort::Copy::kName);
 
 double microseconds_of_order(const Problem& problem, const Device& device) {
   return microseconds_at(kPlacesOfOrder, problem,
@@ -34,7 +35,6 @@ double microseconds_of_order(const Problem& problem, const Device& device) {
 // winners, which its work leaves out: a launch and a read are left. By several, of more winners than a block
 // was measured with, they are read as a copy reads them, and there is one launch more.
 double microseconds_of_last(const Problem& problem, const Device& device) {
-  static constexpr Places kPlacesOfCopy = places_of(kCosts, sort::Copy::kName);
   const auto step = sort::LastInPlace::plan(problem, device);
   const Work work = step.work(problem, device);
   if (step.blocks_per_row == 1) return microseconds_at(kPlacesOfOrder, problem, work);
@@ -373,7 +373,6 @@ double microseconds_of_plan(const Plan& plan) {
 
 // Of a step behind the selection. Not fitted by itself: it is taken to cost what a copy of the rows does.
 double microseconds_of_keeping(const Problem& problem, const Device& device) {
-  static constexpr Places kPlacesOfCopy = places_of(kCosts, sort::Copy::kName);
   Problem copied = problem;
   copied.k = problem.cols;
   copied.sorted = copied.by_index = copied.last_alone = false;
