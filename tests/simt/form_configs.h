@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cuda/air/numbers.h"
 #include "cuda/delegate/numbers.h"
 #include "cuda/device/element_sample.h"
 #include "cuda/device/row_sample.h"
@@ -281,6 +282,26 @@ cuda::delegate::ResidentGrid config_of(const Problem& problem, const cuda::Devic
           "such room");
   const bool has_room = problem.rows * config.blocks <= 2 * device.sm_count;  // the emulator's
   require(has_room || config.without_room.threads > 0, "a row of which no sample tells k");
+  return config;
+}
+template <>
+cuda::air::ResidentGrid config_of(const Problem& problem, const cuda::Device& device, Taken& take) {
+  namespace tuning = cuda::tuning;
+  auto config = cuda::air::ResidentGrid::plan(problem, device);
+  const int bytes = gputopk::dtype_bytes(problem.dtype);
+  config.blocks = static_cast<int>(take("blocks", config.blocks));
+  const int64_t vectors = (problem.cols + 16 / bytes - 1) / (16 / bytes) + 1;
+  const int64_t lines = (vectors + config.blocks * tuning::kHeldVectorsOfLine - 1) /
+                        (config.blocks * tuning::kHeldVectorsOfLine);
+  config.part_vectors = static_cast<int>(lines * tuning::kHeldVectorsOfLine);
+  config.ranked = static_cast<int>(take("ranked", config.ranked));
+  config.by_index = take("by_place", config.by_index ? 1 : 0) != 0;
+  require(config.blocks >= 1 && tuning::held_bytes(config.part_vectors, bytes) + tuning::kHeldStaticBytes <=
+                                    device.shared_bytes_per_block,
+          "so long a row for the shared memory");
+  require(config.ranked >= 1 && config.ranked <= tuning::held_room(bytes), "such a list");
+  require(config.by_index || (problem.k <= config.ranked && !problem.by_index),
+          "so many winners, or in that order");
   return config;
 }
 template <>

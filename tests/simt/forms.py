@@ -132,6 +132,14 @@ def _resident_grid(rng: random.Random) -> dict[str, int]:
     }
 
 
+def _air_resident_grid(rng: random.Random) -> dict[str, int]:
+    return {
+        "blocks": rng.choice((1, 2, 3, 5)),
+        "ranked": rng.choice((1, 64, 300, 682)),
+        "by_place": rng.choice((0, 1)),
+    }
+
+
 def _equal_shares(rng: random.Random) -> dict[str, int]:
     shares = {"blocks": rng.choice((1, 2, 3, 7)), "order_threads": rng.choice((256, 512, 1024))}
     return _delegate_cluster(rng) | shares
@@ -164,6 +172,7 @@ _DRAW = {
     "air.many_blocks": _air_many,
     "air.one_block": _air_one_block,
     "air.one_cluster": _air_cluster,
+    "air.resident_grid": _air_resident_grid,
     "bitonic.many_blocks": _bitonic_many,
     "grid_select.registers": _registers,
     "grid_select.shared_list": _shared_list,

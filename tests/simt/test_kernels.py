@@ -134,6 +134,13 @@ FORMS = {
         ("2x9000", 700, "forced=1 cluster=4 threads=256 parts=1"),
         ("1x20000", 300, "forced=1 cluster=8 threads=256 parts=1 room=1024"),
     ],
+    "air.resident_grid": [
+        ("2x9001", 100, "forced=1 blocks=3 ranked=300"),
+        ("1x20000", 4000, "forced=1 blocks=2"),
+        ("3x5003", 700, "forced=1 blocks=1 sm_count=3"),
+        ("1x9001", 9001, "forced=1 blocks=2"),
+        ("1x14001", 60, "forced=1 blocks=4 ranked=64 sm_count=1"),
+    ],
     "delegate.resident_grid": [
         ("2x9000", 20, "forced=1 blocks=5 threads=256 room=1024 sm_count=5"),
         ("1x14001", 100, "forced=1 blocks=4 threads=256 of_warp=8 room=512 sm_count=2"),

@@ -104,6 +104,29 @@ struct OneCluster {
   static int most_blocks();
 };
 
+// Rows that the SMs' shared memory holds, a row in the parts of blocks that run together: one launch, one
+// read, and any k.
+struct ResidentGrid {
+  static constexpr Algorithm kAlgorithm = Algorithm::kAir;
+  static constexpr const char* kName = "air.resident_grid";
+
+  int blocks;        // of a row
+  int part_vectors;  // of 16 bytes, that a block holds
+  int ranked;        // entries of a list at most, unless winners are written by index
+  bool by_index;     // where they are more than that, or wanted so; else they are in order
+
+  static bool serves(const Problem& problem, const Device& device);
+  static ResidentGrid plan(const Problem& problem, const Device& device);
+  Work work(const Problem& problem, const Device& device) const;
+  bool in_order(const Problem& problem) const { return !by_index || problem.last_alone; }
+  void describe(const Problem& problem, char* text, size_t text_bytes) const;
+  size_t workspace_bytes(const Problem& problem) const;
+  ErrorCode run(const Problem& problem, const Buffers& buffers, Stream stream) const;
+  // Whether that failed as this context, of a part of the GPU perhaps, has no room for so many blocks at
+  // once: nothing is done then, and nothing is left of the error.
+  static bool lacked_room(ErrorCode error);
+};
+
 // Overrides of the plan's numbers for ablations and tuning studies; zero: the plan's choice.
 struct Study {
   int threads = 0;  // set: one block of so many threads a row, or a cluster of such blocks

@@ -126,6 +126,30 @@ OneCluster plan_one_cluster(const Problem& problem, const Device& device, const 
   return config;
 }
 
+ResidentGrid ResidentGrid::plan(const Problem& problem, const Device& device) {
+  const int bytes = dtype_bytes(problem.dtype);
+  ResidentGrid config{};
+  // The row may begin anywhere in its first vector.
+  const int64_t vectors = divide_up(problem.cols + 16 / bytes - 1, 16 / bytes);
+  const int64_t most = tuning::held_blocks(device.sm_count, problem.rows);
+  const int64_t blocks = std::clamp<int64_t>(vectors / tuning::kHeldLeastVectors, 1, most);
+  const int64_t lines = divide_up(vectors, blocks * int64_t{tuning::kHeldVectorsOfLine});
+  config.blocks = static_cast<int>(blocks);
+  config.part_vectors =
+      static_cast<int>(std::min(lines * tuning::kHeldVectorsOfLine, int64_t{INT32_MAX} / 32));
+  const auto compared = std::sqrt(static_cast<double>(tuning::kAirHeldComparisons * blocks));
+  config.ranked = std::min(static_cast<int>(compared), tuning::held_room(bytes));
+  config.by_index = problem.by_index || problem.k > config.ranked;
+  return config;
+}
+
+bool ResidentGrid::serves(const Problem& problem, const Device& device) {
+  return problem.cols >= tuning::kAirHeldMinCols && problem.rows <= device.sm_count &&
+         tuning::held_bytes(plan(problem, device).part_vectors, dtype_bytes(problem.dtype)) +
+                 tuning::kHeldStaticBytes <=
+             device.shared_bytes_per_block;
+}
+
 ManyBlocks ManyBlocks::plan(const Problem& problem, const Device& device) {
   return plan_many_blocks(problem, device, {});
 }
@@ -167,6 +191,13 @@ void ResidentRow::describe(const Problem& problem, char* text, size_t text_bytes
                 threads, elements, bound, room);
 }
 
+void ResidentGrid::describe(const Problem&, char* text, size_t text_bytes) const {
+  char order[60] = "winners by index";
+  if (!by_index) std::snprintf(order, sizeof(order), "lists of %d ranked", ranked);
+  std::snprintf(text, text_bytes, "air: a row in the shared memory of %d blocks, %d vectors a block, %s",
+                blocks, part_vectors, order);
+}
+
 void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {
   std::snprintf(text, text_bytes, "air: one block a row, %d threads, %d-bit digits%s", threads, digit_bits,
                 lists_row       ? ", rows ranked whole"
@@ -201,6 +232,14 @@ Work OneCluster::work(const Problem& problem, const Device& device) const {
 Work ResidentRow::work(const Problem& problem, const Device& device) const {
   // Digits count the elements some times over.
   return work_of(problem, device, problem.rows, threads, std::max(1, 1024 / threads), maxima > 0 ? 1 : 4);
+}
+
+Work ResidentGrid::work(const Problem& problem, const Device& device) const {
+  Work work =
+      work_of(problem, device, problem.rows * blocks, tuning::kHeldThreads, /*per_sm=*/1, /*reads=*/1);
+  work.winners /= blocks;
+  work.way = in_order(problem) ? 0 : 1;
+  return work;
 }
 
 }  // namespace gputopk::cuda::air

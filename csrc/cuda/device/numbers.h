@@ -168,4 +168,31 @@ inline constexpr int kSortSpreadGain = 8;
 inline constexpr int kSortCrowdedBin = 128;
 inline constexpr int kSortDigitBits = 8;
 
+// ---- Rows in the shared memory of blocks that run together (held_row.cuh) ----
+
+// One block an SM, with 64 registers a thread.
+inline constexpr int kHeldThreads = 1024;
+// Blocks of a row at most: one an SM, and of each a thread of every other looks up what it has.
+constexpr int64_t held_blocks(int64_t sm_count, int64_t rows) {
+  const int64_t blocks = sm_count / (rows > 1 ? rows : 1);
+  return blocks < 1 ? 1 : blocks > kHeldThreads ? kHeldThreads : blocks;
+}
+// Of 32 bits two digits leave some ten to hundred candidates of 10^7, of 2-byte dtypes as many as are put in
+// order.
+inline constexpr int kHeldDigitBits = 11;
+// A block's part is a vector a thread, or as many more as there are.
+inline constexpr int64_t kHeldLeastVectors = kHeldThreads;
+inline constexpr int kHeldVectorsOfLine = 8;
+// Where more than such a share of what a digit was counted of are candidates behind it, their range of keys
+// is looked up: it takes a barrier, and a digit that tells nothing more than that.
+inline constexpr int kHeldCrowdShare = 6;
+// Winners of a word of bits that are written one by one; of more, a lane each.
+inline constexpr int kHeldFewOfWord = 3;
+// Shared memory of a block: two histograms, the part, and what is chosen of it, one byte or two for each of
+// its vectors; and the kernel's own variables.
+constexpr int64_t held_bytes(int64_t vectors, int element_bytes) {
+  return (int64_t{2 * sizeof(uint32_t)} << kHeldDigitBits) + vectors * (element_bytes > 1 ? 17 : 18);
+}
+inline constexpr int kHeldStaticBytes = 1024;
+
 }  // namespace gputopk::cuda::tuning

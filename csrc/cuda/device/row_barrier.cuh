@@ -6,6 +6,19 @@
 
 namespace gputopk::cuda {
 
+// Which row a block is of, and which of the row's blocks it is.
+struct BlockOfRow {
+  int64_t row;
+  int number;
+
+  __device__ static BlockOfRow own(int blocks_per_row) {
+    const int block = static_cast<int>(blockIdx.x);
+    // One row is the commonest, and a division takes as long as some loads.
+    if (blocks_per_row == static_cast<int>(gridDim.x)) return {0, block};
+    return {block / blocks_per_row, block % blocks_per_row};
+  }
+};
+
 // A barrier of a row's blocks, all of which run. Writes of before it are seen behind it by reads of L2.
 class RowBarrier {
  public:

@@ -83,11 +83,22 @@ const char* unsupported_reason(const StridedProblem& strided, const Device& devi
 }
 
 Plan plan_of(const Problem& problem, const Device& device, const Config& config) {
-  Plan plan{problem, device, config, std::nullopt, std::nullopt};
+  Plan plan{};
+  plan.config = config;
+  plan.problem = problem;
+  plan.device = device;
+  const auto add_step = [&](const auto& form, auto& steps) {
+    if (needs_order(form, problem)) steps.order_rows = sort::OrderRows::plan(problem, device);
+    if (needs_last(form, problem)) steps.last_in_place = sort::LastInPlace::plan(problem, device);
+  };
   std::visit(
       [&](const auto& form) {
-        if (needs_order(form, problem)) plan.order_rows = sort::OrderRows::plan(problem, device);
-        if (needs_last(form, problem)) plan.last_in_place = sort::LastInPlace::plan(problem, device);
+        add_step(form, plan);
+        if constexpr (std::is_same_v<std::decay_t<decltype(form)>, air::ResidentGrid>) {
+          plan.without_room.emplace();
+          plan.without_room->config = air::ManyBlocks::plan(problem, device);
+          add_step(plan.without_room->config, *plan.without_room);
+        }
       },
       config);
   return plan;

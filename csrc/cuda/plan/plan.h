@@ -31,25 +31,33 @@ namespace gputopk::cuda {
 
 // Every form there is.
 using Config =
-    std::variant<air::OneCluster, air::ResidentRow, air::OneBlock, air::ManyBlocks, bitonic::OneThread,
-                 bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers, grid_select::SharedList,
-                 sort::Copy, sort::WholeRows, delegate::FromSample, delegate::OneGrid, delegate::GridParts,
-                 delegate::OneCluster, delegate::ResidentCluster, delegate::ResidentGrid,
-                 delegate::EqualShares, delegate::TwoBounds, delegate::FromMaxima, split_bucket::Tree,
-                 split_bucket::Radix>;
+    std::variant<air::OneCluster, air::ResidentRow, air::ResidentGrid, air::OneBlock, air::ManyBlocks,
+                 bitonic::OneThread, bitonic::OneWarp, bitonic::ManyBlocks, grid_select::Registers,
+                 grid_select::SharedList, sort::Copy, sort::WholeRows, delegate::FromSample,
+                 delegate::OneGrid, delegate::GridParts, delegate::OneCluster, delegate::ResidentCluster,
+                 delegate::ResidentGrid, delegate::EqualShares, delegate::TwoBounds, delegate::FromMaxima,
+                 split_bucket::Tree, split_bucket::Radix>;
 
-struct Plan {
+// A selection, and the step behind it where one follows.
+template <class Selection>
+struct Steps {
+  Selection config;
+  std::optional<sort::OrderRows> order_rows;
+  std::optional<sort::LastInPlace> last_in_place;  // or this one
+};
+
+struct Plan : Steps<Config> {
   Problem problem;
   Device device;
-  Config config;
-  std::optional<sort::OrderRows> order_rows;       // a step of its own follows
-  std::optional<sort::LastInPlace> last_in_place;  // or this one
+  // In place of all of it, where a context has no room for blocks that must run together.
+  std::optional<Steps<air::ManyBlocks>> without_room;
 };
 
 // Forms that write winners by index where they are wanted so.
 template <class Form>
 inline constexpr bool kWritesByIndex =
-    std::is_same_v<Form, sort::Copy> || std::is_same_v<Form, bitonic::OneWarp>;
+    std::is_same_v<Form, sort::Copy> || std::is_same_v<Form, bitonic::OneWarp> ||
+    std::is_same_v<Form, air::ResidentGrid>;
 
 // Forms that may keep winners in their places themselves: see KeepPlan.
 template <class Form>

@@ -57,7 +57,7 @@ bool rows_are_aligned(const SparsifyProblem& problem, bool aligned) {
 
 Resident Resident::plan(const SparsifyProblem& problem, const Device& device) {
   const int64_t vectors = divide_up(problem.cols, 16 / dtype_bytes(problem.dtype));
-  const int64_t most = std::max<int64_t>(device.sm_count / std::max<int64_t>(problem.rows, 1), 1);
+  const int64_t most = tuning::held_blocks(device.sm_count, problem.rows);
   const int64_t blocks = std::clamp<int64_t>(divide_up(vectors, tuning::kHeldLeastVectors), 1, most);
   const int64_t lines = divide_up(vectors, blocks * int64_t{tuning::kHeldVectorsOfLine});
   const int64_t part = std::min(lines * tuning::kHeldVectorsOfLine, int64_t{INT32_MAX});
@@ -66,7 +66,8 @@ Resident Resident::plan(const SparsifyProblem& problem, const Device& device) {
 
 bool Resident::serves(const SparsifyProblem& problem, const Device& device, bool aligned) {
   return rows_are_aligned(problem, aligned) && problem.cols > 0 && problem.rows <= device.sm_count &&
-         tuning::held_bytes(plan(problem, device).part_vectors) + tuning::kHeldStaticBytes <=
+         tuning::held_bytes(plan(problem, device).part_vectors, dtype_bytes(problem.dtype)) +
+                 tuning::kHeldStaticBytes <=
              device.shared_bytes_per_block;
 }
 

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "cuda/device/numbers.h"
+
 namespace gputopk::cuda::tuning {
 
 inline constexpr int kSparsifyThreads = 256;
@@ -46,24 +48,11 @@ inline constexpr int64_t kOneReadMinColsPerK = 8;
 
 // ---- Resident ----
 
-// One block an SM, with 64 registers a thread; 16-byte loads of each tensor in flight a thread.
-inline constexpr int kHeldThreads = 1024;
+// 16-byte loads of each tensor in flight a thread.
 constexpr int held_in_flight(bool momentum) { return momentum ? 1 : 2; }
-// Of float32's 31 bits two digits leave some ten candidates of 10^7, of the 15 of 2-byte dtypes as many as
-// are put in order.
-inline constexpr int kHeldDigitBits = 11;
-// A block's part is a vector a thread, or as many more as there are.
-inline constexpr int64_t kHeldLeastVectors = kHeldThreads;
-inline constexpr int kHeldVectorsOfLine = 8;
 // What is decided is stored before the bound is known where, of so many vectors, no more than one has a
 // chosen element, so that most lines are: half a line written, and half later, takes longer than one after
 // the other.
 inline constexpr int64_t kHeldUndecided = 4 * kHeldVectorsOfLine;
-// Shared memory of a block: two histograms, the part and a byte for each of its vectors; and the kernel's own
-// variables.
-constexpr int64_t held_bytes(int64_t vectors) {
-  return (int64_t{2 * sizeof(uint32_t)} << kHeldDigitBits) + vectors * 17;
-}
-inline constexpr int kHeldStaticBytes = 1024;
 
 }  // namespace gputopk::cuda::tuning
