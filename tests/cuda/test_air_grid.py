@@ -1,4 +1,4 @@
-"""AIR top-k of rows in the SMs' shared memory: every dtype, named input and boundary, in order and by index."""
+"""AIR top-k of rows in the SMs' shared memory: every dtype, named input and boundary; in order, by index."""
 
 from __future__ import annotations
 

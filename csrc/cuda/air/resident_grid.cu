@@ -16,6 +16,7 @@
 #include <cooperative_groups.h>
 
 #include <atomic>
+#include <utility>
 
 #include "core/key_order.h"
 #include "core/visit_bits.h"
@@ -54,10 +55,10 @@ struct Params {
   WinnerWriter<Bits> output;
 };
 
-// Brings a part of a row into shared memory: meanwhile() is called while the first vectors are on their way,
-// visit(bits, place) then sees each element.
+// Brings a part of a row into shared memory: meanwhile(), whose result is returned, is called while the first
+// vectors are on their way, visit(bits, place) then sees each element.
 template <class Part, class Bits = typename Part::Bits, class Meanwhile, class Visit>
-__device__ __forceinline__ void load_part(const Part& part, const Bits* row, Meanwhile&& meanwhile,
+__device__ __forceinline__ auto load_part(const Part& part, const Bits* row, Meanwhile&& meanwhile,
                                           Visit&& visit) {
   constexpr int kInFlight = tuning::kAirHeldInFlight, kWidth = Part::kWidth;
   const int count = part.count();
@@ -68,7 +69,7 @@ __device__ __forceinline__ void load_part(const Part& part, const Bits* row, Mea
   };
 #pragma unroll
   for (int i = 0; i < kInFlight; ++i) load(i, part.thread + i * kThreads);
-  meanwhile();
+  auto result = meanwhile();
 #pragma unroll 1
   for (int first = part.thread; first < count; first += kInFlight * kThreads) {
 #pragma unroll
@@ -93,6 +94,7 @@ __device__ __forceinline__ void load_part(const Part& part, const Bits* row, Mea
     reinterpret_cast<Bits*>(part.vectors)[place] = bits;
     if (is_there) visit(bits, place);
   }
+  return result;
 }
 
 template <class Order>
@@ -136,13 +138,15 @@ __global__ void __launch_bounds__(kThreads)
     shared.certain = shared.before = 0;
     shared.seen.reset();
   }
-  load_part(
+  const auto grid = cooperative_groups::this_grid();
+  auto arrived = load_part(
       part, row,
       [&] {
         if (block.number == 0) state.clear();
-        cooperative_groups::this_grid().sync();  // states are clear, and the block's counts
+        return grid.barrier_arrive();  // begins with a barrier: the block's counts are clear
       },
       [&](Bits bits, int place) { digits.count_first(order(bits), part.reversed(place)); });
+  grid.barrier_wait(std::move(arrived));  // states are clear
 
   // Step 2.
   const uint64_t k = static_cast<uint64_t>(params.k);

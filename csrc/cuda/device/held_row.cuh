@@ -24,9 +24,8 @@ inline constexpr int kHeldBins = 1 << tuning::kHeldDigitBits;
 
 // Of a row; all zero at first, but for the histograms, of which the first is.
 struct alignas(16) HeldState {
-  // Of candidates' keys, where they crowd, at some of the digits: the greatest, and the greatest complement.
-  static constexpr int kMostCrowds = 4;
-  unsigned long long greatest[kMostCrowds], least[kMostCrowds];
+  // Of the keys that the first digit leaves, where those are many: the greatest, and the greatest complement.
+  unsigned long long greatest, least;
   uint32_t arrived;  // at the row's barrier
   uint32_t listed;   // candidates
   RowCounts<kHeldBins> counts;
@@ -128,15 +127,18 @@ struct HeldPart {
       chosen_of(chosen, v) = static_cast<Chosen>(bits);
     }
   }
-  // Those whose keys are in [low, high].
-  __device__ __forceinline__ void choose(Word low, Word high) const {
+  // Chooses those whose keys are in [low, high]; is what the thread has seen of their keys.
+  __device__ __forceinline__ SeenKeys<Word> choose(Word low, Word high) const {
+    SeenKeys<Word> seen;  // as distances from `low`
     KeyDistance<Bits> distance;
     const Word width = high - low;
     if (order.distance_from(static_cast<Bits>(low), static_cast<Bits>(high), distance)) {
-      choose_where([&](Bits bits) { return distance(bits) <= static_cast<Bits>(width); });
+      choose_near(width, seen, [&](Bits bits) { return static_cast<Word>(distance(bits)); });
     } else {
-      choose_where([&](Bits bits) { return static_cast<Word>(order(bits) - low) <= width; });
+      choose_near(width, seen, [&](Bits bits) { return static_cast<Word>(order(bits) - low); });
     }
+    if (seen.least > seen.greatest) return seen;  // none
+    return {static_cast<Word>(low + seen.least), static_cast<Word>(low + seen.greatest)};
   }
 
   // Chooses what reaches a bound: of the bound's key, up to its index.
@@ -216,13 +218,18 @@ struct HeldPart {
   }
 
  private:
-  template <class IsChosen>
-  __device__ __forceinline__ void choose_where(IsChosen&& is_chosen) const {
+  // What lies beside the row's elements in its first vector and its last may be seen with them.
+  template <class DistanceOf>
+  __device__ __forceinline__ void choose_near(Word width, SeenKeys<Word>& seen,
+                                              DistanceOf&& distance_of) const {
     choose_each([&](const Vector<Bits>& x, int) {
       uint32_t bits = 0;
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) {
-        if (is_chosen(x[i])) bits |= 1u << i;
+        const Word distance = distance_of(x[i]);
+        if (distance > width) continue;
+        bits |= 1u << i;
+        seen.see(distance);
       }
       return bits;
     });
@@ -358,30 +365,28 @@ class HeldDigits {
   // barrier behind the reset of shared.seen.
   template <class IsEnough>
   __device__ __forceinline__ void narrow(HeldScratch<Word>& shared, IsEnough&& is_enough) {
-    for (int crowds = 0;;) {
+    for (;;) {
       const int bins = 1 << digit.width();
-      const uint64_t counted = selection.candidates;
       const uint32_t* const of_row = add_up.add(counters_, bins);
       const auto target = find_held_target(of_row, bins, static_cast<uint32_t>(selection.owed), shared);
 #pragma unroll 1
       for (int bin = static_cast<int>(target.digit) + 1 + part_.thread; bin < bins; bin += Part::kThreads) {
         certain += counters_[bin];
       }
+      const bool is_crowded = target.count > selection.candidates / tuning::kHeldCrowdShare;
       selection.narrow(digit, target.digit, target.above, target.count);
-      const bool has_enough = is_enough(selection);
+      bool has_enough = is_enough(selection);
       if (!has_chosen) {
         chosen_to = with_better_ ? greatest_ : selection.split.key;
-        part_.choose(selection.low.key, chosen_to);
+        const SeenKeys<Word> seen = part_.choose(selection.low.key, chosen_to);
         has_chosen = true;
+        if (is_crowded && !has_enough) {
+          tighten(seen, shared);
+          has_enough = is_enough(selection);
+        }
       }
       __syncthreads();  // all know what they have counted, and the choice is made
       if (has_enough) return;
-      if (selection.candidates > counted / tuning::kHeldCrowdShare && crowds < HeldState::kMostCrowds &&
-          selection.low.key != selection.split.key) {
-        tighten(state_.greatest[crowds], state_.least[crowds], shared);
-        ++crowds;
-        if (is_enough(selection)) return;
-      }
       digit = next_digit(selection, digit, tuning::kHeldDigitBits, index_bits_);
       clear_histogram(counters_, 1 << digit.width());
       __syncthreads();  // no thread counts into bins that another has yet to clear
@@ -415,21 +420,17 @@ class HeldDigits {
   __device__ int index_bits_left() const { return digit.reaches_index() ? digit.index_shift : index_bits_; }
 
  private:
-  // To the range of keys that candidates have: where most of what a digit was counted of has the same one,
-  // the next ones may be of no use. `greatest` and `least`, a complement, are zero at first.
-  __device__ __forceinline__ void tighten(unsigned long long& greatest, unsigned long long& least,
-                                          HeldScratch<Word>& shared) {
-    SeenKeys<Word> seen;
-    each_candidate([&](const Extended& x) { seen.see(x.key); });
+  // To the range of the keys that all blocks have chosen: where the first digit leaves many, they may be of
+  // few values, and the next digit would tell nothing more.
+  __device__ __forceinline__ void tighten(const SeenKeys<Word>& seen, HeldScratch<Word>& shared) {
     shared.seen.add(seen);
     __syncthreads();  // all have added
     if (threadIdx.x == 0) {
-      atomicMax(&greatest, static_cast<unsigned long long>(shared.seen.greatest));
-      atomicMax(&least, ~static_cast<unsigned long long>(shared.seen.least));
-      shared.seen.reset();
+      atomicMax(&state_.greatest, static_cast<unsigned long long>(shared.seen.greatest));
+      atomicMax(&state_.least, ~static_cast<unsigned long long>(shared.seen.least));
     }
     add_up.barrier.wait();
-    selection.tighten(static_cast<Word>(~__ldcg(&least)), static_cast<Word>(__ldcg(&greatest)));
+    selection.tighten(static_cast<Word>(~__ldcg(&state_.least)), static_cast<Word>(__ldcg(&state_.greatest)));
   }
 
   const Part& part_;

@@ -183,8 +183,8 @@ inline constexpr int kHeldDigitBits = 11;
 // A block's part is a vector a thread, or as many more as there are.
 inline constexpr int64_t kHeldLeastVectors = kHeldThreads;
 inline constexpr int kHeldVectorsOfLine = 8;
-// Where more than such a share of what a digit was counted of are candidates behind it, their range of keys
-// is looked up: it takes a barrier, and a digit that tells nothing more than that.
+// Where the first digit leaves more than such a share of the elements, their range of keys is looked up: it
+// takes a barrier, and a digit that tells nothing takes that and more.
 inline constexpr int kHeldCrowdShare = 6;
 // Winners of a word of bits that are written one by one; of more, a lane each.
 inline constexpr int kHeldFewOfWord = 3;

@@ -48,7 +48,7 @@ double microseconds_of_last(const Problem& problem, const Device& device) {
 template <class Form>
 double microseconds_of(const Form& form, const Problem& problem, const Device& device) {
   static constexpr Places kPlaces = places_of(kCosts, Form::kName);
-  if constexpr (std::is_same_v<Form, air::ManyBlocks>) {
+  if constexpr (std::is_same_v<Form, air::ManyBlocks> || std::is_same_v<Form, air::ResidentGrid>) {
     // Digits of a last winner alone are resolved like those of a first: winners before it are only counted.
     if (problem.last_alone) {
       Problem one = problem;

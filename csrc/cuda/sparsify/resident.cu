@@ -18,6 +18,7 @@
 #include <cooperative_groups.h>
 
 #include <atomic>
+#include <utility>
 
 #include "core/key_order.h"
 #include "cuda/device/cluster_launch.h"
@@ -72,9 +73,10 @@ struct Part : HeldPart<Order> {
              vectors,     reinterpret_cast<uint32_t*>(vectors + part_vectors)},
         sums(rows) {}
 
-  // meanwhile() is called while the first elements are on their way; visit(bits) then sees each.
+  // meanwhile(), whose result is returned, is called while the first elements are on their way; visit(bits)
+  // then sees each.
   template <class Meanwhile, class Visit>
-  __device__ __forceinline__ void accumulate(Meanwhile&& meanwhile, Visit&& visit) const {
+  __device__ __forceinline__ auto accumulate(Meanwhile&& meanwhile, Visit&& visit) const {
     const int whole = end / kWidth;
     typename Rows::template Loaded<kWidth> x[kInFlight];
     const auto load = [&](int i, int vector) {
@@ -82,7 +84,7 @@ struct Part : HeldPart<Order> {
     };
 #pragma unroll
     for (int i = 0; i < kInFlight; ++i) load(i, thread + i * kThreads);
-    meanwhile();
+    auto result = meanwhile();
     for (int begin = thread; begin < whole; begin += kInFlight * kThreads) {
 #pragma unroll
       for (int i = 0; i < kInFlight; ++i) {
@@ -97,7 +99,7 @@ struct Part : HeldPart<Order> {
       }
     }
     const int place = whole * kWidth + thread;
-    if (whole == count() || thread >= kWidth) return;
+    if (whole == count() || thread >= kWidth) return result;
     typename Rows::template Loaded<1> one;
     one.self.at[0] = 0;
     if (place < end) {
@@ -107,6 +109,7 @@ struct Part : HeldPart<Order> {
       visit(one.self.at[0]);
     }
     reinterpret_cast<Bits*>(vectors)[place] = one.self.at[0];
+    return result;
   }
 
   // Stores the vectors of lines of which nothing is chosen, with zeros in the places of what is above `high`,
@@ -234,12 +237,14 @@ __global__ void __launch_bounds__(kThreads)
     shared.certain = shared.before = 0;
     shared.seen.reset();
   }
-  part.accumulate(
+  const auto grid = cooperative_groups::this_grid();
+  auto arrived = part.accumulate(
       [&] {
         if (number == 0) state.clear();
-        cooperative_groups::this_grid().sync();  // states are clear, and the block's counts
+        return grid.barrier_arrive();  // begins with a barrier: the block's counts are clear
       },
       [&](Bits bits) { digits.count_first(order(bits), /*reversed=*/0); });
+  grid.barrier_wait(std::move(arrived));  // states are clear
 
   // Step 2.
   int64_t chosen = 0;  // by all blocks

@@ -125,6 +125,8 @@ struct Launch {
   size_t begun = 0;             // of that order
   unsigned ended = 0, triggered = 0;
   unsigned at_grid_barrier = 0;  // threads
+  unsigned grid_arrived = 0;     // threads that need not wait yet
+  uint64_t grid_turns = 0;       // of those
   Launch* before = nullptr;      // in the stream
   bool complete = false;
   std::vector<Pending> on_the_way;  // stores of blocks that have ended

@@ -512,6 +512,27 @@ void grid_barrier() {
   }
 }
 
+uint64_t grid_arrive() {
+  Launch& launch = *current->block->launch;
+  if (!launch.cooperative) fail("a barrier of the grid in a launch that is not cooperative");
+  block_barrier(Vote::kNone, 0);
+  release_stores();
+  const uint64_t turn = launch.grid_turns;
+  if (++launch.grid_arrived == launch.blocks * launch.threads) {
+    launch.grid_arrived = 0;
+    ++launch.grid_turns;
+    made_progress();
+  }
+  return turn;
+}
+
+void grid_wait(uint64_t turn) {
+  const Launch& launch = *current->block->launch;
+  wait_for("the grid's barrier", [&] { return launch.grid_turns > turn; });
+  acquire_stores();
+  block_barrier(Vote::kNone, 0);
+}
+
 void let_next_kernel_start() {
   Block& block = *current->block;
   if (block.triggered) return;

@@ -110,6 +110,8 @@ unsigned char* dynamic_shared();
 void let_next_kernel_start();
 void wait_for_kernel_before();
 void grid_barrier();
+uint64_t grid_arrive();  // is the barrier's turn
+void grid_wait(uint64_t turn);
 
 // A word of 32 bits of which one byte at least may be read; the others may be anything.
 uint32_t word_around(const void* from);
