@@ -187,7 +187,7 @@ inline constexpr int kHeldVectorsOfLine = 8;
 // takes a barrier, and a digit that tells nothing takes that and more.
 inline constexpr int kHeldCrowdShare = 6;
 // Winners of a word of bits that are written one by one; of more, a lane each.
-inline constexpr int kHeldFewOfWord = 3;
+inline constexpr int kHeldFewOfWord = 5;
 // Shared memory of a block: two histograms, the part, and what is chosen of it, one byte or two for each of
 // its vectors; and the kernel's own variables.
 constexpr int64_t held_bytes(int64_t vectors, int element_bytes) {
