@@ -208,10 +208,11 @@ def test_order_rows_follows_where_order_is_wanted_and_the_form_leaves_none():
 def test_the_last_alone_takes_a_step_only_behind_a_form_that_leaves_no_order():
     seen = set()
     requests = itertools.product(SHAPES, (1, 2, 30, 1024, 4097, 1 << 20))
-    for shape, k in (*requests, ((16, 1 << 17), 1 << 17)):
+    auto, sort = torch_topk.Algorithm.auto, torch_topk.Algorithm.sort
+    for shape, k, algorithm in (*((*one, auto) for one in requests), ((16, 1 << 17), 1 << 17, sort)):
         if k > shape[1]:
             continue
-        text = plan(meta(*shape), k, last_alone=True)
+        text = plan(meta(*shape), k, last_alone=True, algorithm=algorithm)
         assert "order_rows" not in text
         chosen, step = text.split("; ")[:2]
         name = re.search(r"form (\S+)", text)[1]
@@ -230,13 +231,12 @@ def test_the_last_alone_takes_a_step_only_behind_a_form_that_leaves_no_order():
 def test_the_last_of_many_winners_is_selected_without_the_others(power):
     for k in (1 << power - 1, 1 << power - 3):
         text = plan(meta(1, 1 << power), k, last_alone=True)
-        assert re.search("form (air.many_blocks|delegate.two_bounds)", text) and "no further step" in text, (
-            text
-        )
+        forms = "air.many_blocks|air.resident_grid|delegate.two_bounds"
+        assert re.search(f"form ({forms})", text) and "no further step" in text, text
 
 
 def test_the_last_of_all_of_a_row_and_of_columns():
-    text = plan(meta(4, 1 << 18), 1 << 18, last_alone=True)
+    text = plan(meta(4, 1 << 18), 1 << 18, last_alone=True, algorithm=torch_topk.Algorithm.sort)
     assert "form sort.copy" in text and "then the last in its place, 64 blocks a row" in text, text
     # In panels, each of which takes the step; and by a form that leaves winners in order where they lie.
     text = plan(meta(1, 40_000, 3), 40_000, 1, last_alone=True, algorithm=torch_topk.Algorithm.sort)

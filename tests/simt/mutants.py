@@ -224,6 +224,13 @@ CLUSTER_BITS = (
     "parts=1",
     "bfloat16 nan_tails 1x9000 k=300 form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1",
 )
+AIR_GRID = (
+    "float32 normal 2x9001 k=100 form=air.resident_grid forced=1 blocks=3 ranked=300 offset=1 sm_count=6",
+    "float32 normal 1x14001 k=4000 sorted=0 form=air.resident_grid forced=1 blocks=3 sm_count=4",
+    "float32 few_distinct 1x14001 k=4000 sorted=0 form=air.resident_grid forced=1 blocks=3 sm_count=4",
+    "float32 few_distinct 2x9001 k=300 form=air.resident_grid forced=1 blocks=2 ranked=300 sm_count=4",
+    "int16 normal 1x14001 k=4000 sorted=0 last_alone=1 form=air.resident_grid forced=1 blocks=3 sm_count=4",
+)
 RESIDENT_GRID = (
     "float32 normal 2x9000 k=100 form=delegate.resident_grid forced=1 blocks=4 threads=256 of_warp=8 "
     "sm_count=4",
@@ -647,6 +654,25 @@ MUTANTS = (
         "delegate/resident_cluster.cu", "__syncthreads();  // the counts are there", ";", RESIDENT_CLUSTER
     ),
     Mutant("delegate/resident.cuh", "better + rank", "rank", RESIDENT_CLUSTER),
+    Mutant("device/held_row.cuh", "!(x < selection.low)", "true", AIR_GRID),
+    Mutant(
+        "device/held_row.cuh",
+        "with_better_ ? greatest_ : selection.split.key",
+        "selection.split.key",
+        AIR_GRID,
+    ),
+    Mutant(
+        "device/held_row.cuh",
+        "__syncthreads();  // all know what they have counted, and the choice is made",
+        ";",
+        AIR_GRID,
+    ),
+    Mutant("device/held_row.cuh", "~static_cast<unsigned long long>(shared.seen.least)", "0ull", AIR_GRID),
+    Mutant("device/held_row.cuh", "behind < 0 ? 0 : ~0u", "~0u", AIR_GRID),
+    Mutant("air/resident_grid.cu", "better + 1 == selection.owed", "better == selection.owed", AIR_GRID),
+    Mutant("air/resident_grid.cu", "before += !(own[thread] < bound) &&", "before +=", AIR_GRID),
+    Mutant("air/resident_grid.cu", "block.number == 0 ? shift : 0", "0", AIR_GRID),
+    Mutant("air/resident_grid.cu", "grid.barrier_wait(std::move(arrived));", ";", AIR_GRID),
     Mutant(
         "delegate/resident_grid.cu",
         "cooperative_groups::this_grid().sync();",

@@ -191,11 +191,15 @@ void ResidentRow::describe(const Problem& problem, char* text, size_t text_bytes
                 threads, elements, bound, room);
 }
 
-void ResidentGrid::describe(const Problem&, char* text, size_t text_bytes) const {
-  char order[60] = "winners by index";
-  if (!by_index) std::snprintf(order, sizeof(order), "lists of %d ranked", ranked);
+void ResidentGrid::describe(const Problem& problem, char* text, size_t text_bytes) const {
+  char written[60] = "winners by index";
+  if (problem.last_alone) {
+    std::snprintf(written, sizeof(written), "the last winner alone");
+  } else if (!by_index) {
+    std::snprintf(written, sizeof(written), "lists of %d ranked", ranked);
+  }
   std::snprintf(text, text_bytes, "air: a row in the shared memory of %d blocks, %d vectors a block, %s",
-                blocks, part_vectors, order);
+                blocks, part_vectors, written);
 }
 
 void OneBlock::describe(const Problem&, char* text, size_t text_bytes) const {
