@@ -668,7 +668,7 @@ MUTANTS = (
         AIR_GRID,
     ),
     Mutant("device/held_row.cuh", "~static_cast<unsigned long long>(shared.seen.least)", "0ull", AIR_GRID),
-    Mutant("device/held_row.cuh", "behind < 0 ? 0 : ~0u", "~0u", AIR_GRID),
+    Mutant("device/held_row.cuh", "behind < 0 ? 0 : ~0u >> (31 - min(behind, int64_t{31}))", "~0u", AIR_GRID),
     Mutant("air/resident_grid.cu", "better + 1 == selection.owed", "better == selection.owed", AIR_GRID),
     Mutant("air/resident_grid.cu", "!(own[thread] < bound)", "true", AIR_GRID),
     Mutant("air/resident_grid.cu", "block.number == 0 ? shift : 0", "0", AIR_GRID),
