@@ -291,9 +291,7 @@ cuda::air::ResidentGrid config_of(const Problem& problem, const cuda::Device& de
   const int bytes = gputopk::dtype_bytes(problem.dtype);
   config.blocks = static_cast<int>(take("blocks", config.blocks));
   const int64_t vectors = (problem.cols + 16 / bytes - 1) / (16 / bytes) + 1;
-  const int64_t lines = (vectors + config.blocks * tuning::kHeldVectorsOfLine - 1) /
-                        (config.blocks * tuning::kHeldVectorsOfLine);
-  config.part_vectors = static_cast<int>(lines * tuning::kHeldVectorsOfLine);
+  config.part_vectors = static_cast<int>(tuning::held_part_vectors(vectors, config.blocks));
   config.ranked = static_cast<int>(take("ranked", config.ranked));
   config.by_index = take("by_place", config.by_index ? 1 : 0) != 0;
   require(config.blocks >= 1 && tuning::held_bytes(config.part_vectors, bytes) + tuning::kHeldStaticBytes <=

@@ -133,10 +133,9 @@ ResidentGrid ResidentGrid::plan(const Problem& problem, const Device& device) {
   const int64_t vectors = divide_up(problem.cols + 16 / bytes - 1, 16 / bytes);
   const int64_t most = tuning::held_blocks(device.sm_count, problem.rows);
   const int64_t blocks = std::clamp<int64_t>(vectors / tuning::kHeldLeastVectors, 1, most);
-  const int64_t lines = divide_up(vectors, blocks * int64_t{tuning::kHeldVectorsOfLine});
   config.blocks = static_cast<int>(blocks);
   config.part_vectors =
-      static_cast<int>(std::min(lines * tuning::kHeldVectorsOfLine, int64_t{INT32_MAX} / 32));
+      static_cast<int>(std::min(tuning::held_part_vectors(vectors, blocks), int64_t{INT32_MAX} / 32));
   const auto compared = std::sqrt(static_cast<double>(tuning::kAirHeldComparisons * blocks));
   config.ranked = std::min(static_cast<int>(compared), tuning::held_room(bytes));
   config.by_index = problem.by_index || problem.k > config.ranked;

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 
-#include "cuda/device/numbers.h"
-
 namespace gputopk::cuda::tuning {
 
 // ---- One block a row ----
@@ -124,12 +122,9 @@ inline constexpr int64_t kAirClusterMaxCols = 1 << 20;
 inline constexpr int64_t kAirHeldMinCols = 1 << 14;
 // 16-byte loads in flight a thread.
 inline constexpr int kAirHeldInFlight = 4;
-// Entries of a list that are ranked against each other: as many as take a block so many comparisons.
+// Entries of a list that are ranked against each other: as many as take a block so many comparisons, and as
+// there is room for.
 inline constexpr int64_t kAirHeldComparisons = 128 * 1024;
-// And as there is room for: 2^11 bins' counts, in entries of 8 or 12 bytes.
-constexpr int held_room(int element_bytes) {
-  return (int{sizeof(uint32_t)} << kHeldDigitBits) / (element_bytes == 8 ? 12 : 8);
-}
 
 // ---- Many blocks a row ----
 

@@ -1,8 +1,7 @@
 // AIR top-k of rows that the SMs' shared memory holds: one launch and one read, for any k.
 //
 //   1. A row's blocks, which run together, load a part of it each, side by side, into shared memory, and
-//   count
-//      a digit of it.
+//      count a digit of it.
 //   2. Digits narrow the range of the k-th best (device/held_row.cuh), until few candidates are left.
 //   3. Each block adds its own to a list of the row's. What follows is a matter of what is wanted:
 //      - A few winners: those above the candidates are listed with them, and each block ranks its share of
@@ -10,7 +9,8 @@
 //      - More winners, or winners by index: each block says how many of its elements are better than all
 //        candidates, finds the bound among the list, and how many winners the blocks before it have, and
 //        writes its own behind those, by ascending index.
-//      - The last winner alone, which one block finds in the list.
+//      - The last winner alone: candidates alone are listed and ranked, and the one that is the last of those
+//        still owed is written.
 // Digits go on to the index, so ties are no case of their own, and a row of equals is narrowed at once.
 
 #include <cooperative_groups.h>
@@ -192,7 +192,8 @@ __global__ void __launch_bounds__(kThreads)
     const int listed = static_cast<int>((in_order ? k - selection.owed : 0) + selection.candidates);
     own.fetch(params.lists, block.row, listed);
     __syncthreads();  // the list is there
-                      // An entry each warp.
+
+    // An entry each warp.
 #pragma unroll 1
     for (int i = block.number + thread / 32 * params.blocks; i < listed; i += kThreads / 32 * params.blocks) {
       const Extended x = own[i];

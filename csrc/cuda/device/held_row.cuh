@@ -44,8 +44,8 @@ struct HeldLists {
   using Word = typename KeyWord<Bits>::type;
   using Index = uint32_t;
   // Candidates of a row's list, which lies where a block's counts do.
-  static constexpr int kRoom =
-      static_cast<int>(kHeldBins * sizeof(uint32_t) / (sizeof(Word) + sizeof(Index)));
+  static constexpr int kRoom = tuning::held_room(sizeof(Bits));
+  static_assert(kRoom * (sizeof(Word) + sizeof(Index)) <= kHeldBins * sizeof(uint32_t));
 
   HeldState* states;  // rows
   uint32_t* certain;  // rows x blocks: winners that are better than all candidates

@@ -183,6 +183,15 @@ inline constexpr int kHeldDigitBits = 11;
 // A block's part is a vector a thread, or as many more as there are.
 inline constexpr int64_t kHeldLeastVectors = kHeldThreads;
 inline constexpr int kHeldVectorsOfLine = 8;
+// It is of whole lines: of so many vectors, one of `blocks` parts.
+constexpr int64_t held_part_vectors(int64_t vectors, int64_t blocks) {
+  const int64_t of_lines = blocks * kHeldVectorsOfLine;
+  return (vectors + of_lines - 1) / of_lines * kHeldVectorsOfLine;
+}
+// Entries of a list, of 8 bytes or 12, where a digit's counts lie.
+constexpr int held_room(int element_bytes) {
+  return (int{sizeof(uint32_t)} << kHeldDigitBits) / (element_bytes == 8 ? 12 : 8);
+}
 // Where the first digit leaves more than such a share of the elements, their range of keys is looked up: it
 // takes a barrier, and a digit that tells nothing takes that and more.
 inline constexpr int kHeldCrowdShare = 6;

@@ -59,8 +59,7 @@ Resident Resident::plan(const SparsifyProblem& problem, const Device& device) {
   const int64_t vectors = divide_up(problem.cols, 16 / dtype_bytes(problem.dtype));
   const int64_t most = tuning::held_blocks(device.sm_count, problem.rows);
   const int64_t blocks = std::clamp<int64_t>(divide_up(vectors, tuning::kHeldLeastVectors), 1, most);
-  const int64_t lines = divide_up(vectors, blocks * int64_t{tuning::kHeldVectorsOfLine});
-  const int64_t part = std::min(lines * tuning::kHeldVectorsOfLine, int64_t{INT32_MAX});
+  const int64_t part = std::min(tuning::held_part_vectors(vectors, blocks), int64_t{INT32_MAX});
   return {static_cast<int>(blocks), static_cast<int>(part)};
 }
 
