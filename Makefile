@@ -83,7 +83,8 @@ sanitize: study
 # Some ten minutes of timings. The costs stay with the build folder, until `make clean`.
 tune: study
 	@$(PY) bench/sweep_plan.py --output $(BUILD)/plan-tuned.jsonl $(ARGS)
-	@$(PY) bench/fit_plan.py --sweep $(BUILD)/plan-tuned.jsonl --bench --output $(BUILD)/costs_tuned.h
+	@$(PY) bench/fit_plan.py --scale csrc/cuda/plan/costs_h200.h --bench \
+		--sweep $(BUILD)/plan-tuned.jsonl --output $(BUILD)/costs_tuned.h
 	@cmake --log-level=NOTICE -S . -B $(BUILD) -DGPUTOPK_COSTS=$(abspath $(BUILD))/costs_tuned.h >/dev/null
 	@cmake --build $(BUILD)
 	@cmake --build $(BUILD) --target gputopk_study

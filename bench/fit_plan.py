@@ -5,6 +5,8 @@
     python bench/fit_plan.py --forms delegate.one_grid    # the costs of forms that were swept anew alone
     python bench/fit_plan.py --forms delegate.grid_parts --bench \\
         --sweep bench/results/plan-h200-6.jsonl bench/results/plan-h200-9.jsonl    # from these sweeps alone
+    python bench/fit_plan.py --scale csrc/cuda/plan/costs_h200.h --bench \\
+        --sweep build/plan-tuned.jsonl --output build/costs_tuned.h    # another GPU's, from a short sweep
 
 Beside the sweeps it reads what bench_topk.py recorded of callers' shapes and the grid, mostly of one form.
 
@@ -20,6 +22,11 @@ printed for all of them.
 The mean, as the worse of the two was tried: which hard input a point drew is then half of what is fitted, and
 the choice was further from the best on normal inputs (86.8 % within 10 %, the mean 91.1), on hard ones no
 nearer (81.0, 80.5), and further even on the worse of the two (84.5, 85.3; a quarter held out, 2026-11-23).
+
+A sweep of minutes is too little for all of that. With --scale the costs that a header has are kept but for
+four factors a form, way and width: of what a launch, waves and blocks take, of bytes, of elements, and of
+winners and entries. Factors are held near 1 where the sweep says little. How far the choice is from the best
+by the costs as they are is printed too.
 """
 
 from __future__ import annotations
@@ -28,7 +35,7 @@ import argparse
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
@@ -66,6 +73,9 @@ QUARTERS = 4  # of the points, each held out once
 LEAST, MOST = 1e-7, 1e4  # us a unit
 STIFFNESS = 0.05  # of the polynomial: what a coefficient of 1 weighs beside an error of 2 ** 1
 NEAR = 1.5  # times the best: from there on a time counts less...
+CALLED = 2.0  # times what another weighs: a time at a shape that models call with, of a sweep by --set
+FACTORS = ([0, 4, 5], [1], [2, 3], [6, 7])  # the parts that are scaled together
+HOLD = 1.0  # of a factor: what one of e weighs beside an error of 2 ** 1
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
 
@@ -101,6 +111,29 @@ def predicted(costs: np.ndarray, work: np.ndarray, of_sizes: np.ndarray) -> np.n
     return sums * np.exp2(of_sizes @ costs[len(PARTS) :])
 
 
+def errors_of(
+    costs: np.ndarray, work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndarray
+) -> np.ndarray:
+    """Weighed, in powers of 2."""
+    errors = np.log2(predicted(costs, work, of_sizes) / us)
+    return errors * np.where(errors < 0, np.maximum(weights, TOO_LITTLE), weights)
+
+
+def scale(costs: np.ndarray, *samples: np.ndarray) -> np.ndarray:
+    """The costs times factors, by least squares of the logarithm; samples: as fit()."""
+
+    def scaled(x: np.ndarray) -> np.ndarray:
+        result = costs.copy()
+        for parts, factor in zip(FACTORS, np.exp(x), strict=True):
+            result[parts] *= factor
+        return result
+
+    def distance(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([errors_of(scaled(x), *samples), HOLD * x])
+
+    return scaled(least_squares(distance, np.zeros(len(FACTORS)), loss="soft_l1", f_scale=0.15).x)
+
+
 def fit(work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndarray) -> np.ndarray:
     """Costs, none negative, by least squares of the logarithm. The maximum has corners: several starts."""
     parts = len(PARTS)
@@ -109,9 +142,7 @@ def fit(work: np.ndarray, of_sizes: np.ndarray, us: np.ndarray, weights: np.ndar
         return np.concatenate([np.exp(x[:parts]), x[parts:]])
 
     def distance(x: np.ndarray) -> np.ndarray:
-        errors = np.log2(predicted(costs_of(x), work, of_sizes) / us)
-        errors *= np.where(errors < 0, np.maximum(weights, TOO_LITTLE), weights)
-        return np.concatenate([errors, STIFFNESS * x[parts:]])
+        return np.concatenate([errors_of(costs_of(x), work, of_sizes, us, weights), STIFFNESS * x[parts:]])
 
     starts = [
         (1.0, 0.25, 0.05, 0.5, 0.5, 0.1, 0.5, 0.05),
@@ -165,8 +196,10 @@ def bench_points(path: Path) -> list[report.Record]:
 class Points:
     """The sweeps, by point and sortedness: a form's time, the geometric mean over the inputs."""
 
-    def __init__(self, sweeps: list[list[report.Record]]) -> None:
+    def __init__(self, sweeps: list[list[report.Record]], weights: Sequence[float] = ()) -> None:
+        """`weights`: of the first sweeps, for those that do not weigh 1."""
         self.records: dict[Key, report.Record] = {}
+        self.weights = [*weights, *[1.0] * (len(sweeps) - len(weights))]
         us: dict[Key, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
         for number, record in ((n, r) for n, sweep in enumerate(sweeps) for r in sweep):
             key = (number, record["point"]), record["sorted"]
@@ -186,8 +219,12 @@ class Points:
         return getattr(torch, self.records[key]["dtype"]).itemsize
 
 
-def fitted(points: Points, without: int | None = None) -> dict[str, dict[int, np.ndarray]]:
-    """Costs by form, way and width, of all points or without a quarter."""
+# By form and way, and width.
+AllCosts = dict[str, dict[int, np.ndarray]]
+
+
+def fitted(points: Points, before: AllCosts, without: int | None = None) -> AllCosts:
+    """Of all points or without a quarter: the costs of before, scaled, or, where there are none, anew."""
     samples = defaultdict(list)
     for key, record in points.records.items():
         if points.quarter(key) == without:
@@ -196,7 +233,7 @@ def fitted(points: Points, without: int | None = None) -> dict[str, dict[int, np
         for form, time in points.us[key].items():
             if form not in points.forms[key]:
                 continue
-            weight = min(1.0, (NEAR * best / time) ** 2)
+            weight = points.weights[key[0][0]] * min(1.0, (NEAR * best / time) ** 2)
             planned, order = points.forms[key][form], points.forms[key][ORDER]
             if not record["sorted"] or planned.in_order:
                 samples[planned.costs, width].append((planned.work, sizes(record), time, weight))
@@ -204,10 +241,13 @@ def fitted(points: Points, without: int | None = None) -> dict[str, dict[int, np
             unordered = points.us[key[0], False].get(form, time)
             if time > 1.02 * unordered:
                 samples[order.costs, width].append((order.work, sizes(record), time - unordered, weight))
-    costs: dict[str, dict[int, np.ndarray]] = defaultdict(dict)
+    costs: AllCosts = defaultdict(dict, {name: dict(of_widths) for name, of_widths in before.items()})
     for (name, width), rows in samples.items():
-        if len(rows) >= 2 * len(PARTS):
-            costs[name][width] = fit(*(np.array(column) for column in zip(*rows, strict=True)))
+        columns = [np.array(column) for column in zip(*rows, strict=True)]
+        if name in before:
+            costs[name][width] = scale(before[name][width], *columns)
+        elif not before and len(rows) >= 2 * len(PARTS):
+            costs[name][width] = fit(*columns)
     return costs
 
 
@@ -216,13 +256,13 @@ def of_width(costs: dict[int, np.ndarray], width: int) -> np.ndarray:
     return next(costs[w] for w in (width, 4, *WIDTHS) if w in costs)
 
 
-def of_way(costs: dict[str, dict[int, np.ndarray]], name: str) -> dict[int, np.ndarray] | None:
+def of_way(costs: AllCosts, name: str) -> dict[int, np.ndarray] | None:
     """Those of the form's last way where too few of this one were timed, as csrc/cuda/plan/costs.h has it."""
     ways = sorted(other for other in costs if other.split()[0] == name.split()[0])
     return costs[name] if name in costs else costs[ways[-1]] if ways else None
 
 
-def estimate(costs: dict[str, dict[int, np.ndarray]], points: Points, key: Key, form: str) -> float:
+def estimate(costs: AllCosts, points: Points, key: Key, form: str) -> float:
     width, of_sizes = points.width(key), sizes(points.records[key])[None]
     planned, order = points.forms[key][form], points.forms[key][ORDER]
     us = 0.0
@@ -232,12 +272,11 @@ def estimate(costs: dict[str, dict[int, np.ndarray]], points: Points, key: Key, 
     return us
 
 
-def regrets(points: Points) -> list[tuple[float, str]]:
-    """Of every point, its quarter held out: the chosen form's time over the best's, and what it is about."""
-    costs_without = [fitted(points, quarter) for quarter in range(QUARTERS)]
+def regrets(points: Points, costs_of_quarters: Sequence[AllCosts]) -> list[tuple[float, str]]:
+    """Of every point, by its quarter's costs: the chosen form's time over the best's, and which they are."""
     found = []
     for key, times in points.us.items():
-        costs = costs_without[points.quarter(key)]
+        costs = costs_of_quarters[points.quarter(key)]
         if len(times) == 1:
             continue
         known = [form for form in times if form in points.forms[key]]
@@ -249,8 +288,16 @@ def regrets(points: Points) -> list[tuple[float, str]]:
     return sorted(found, reverse=True)
 
 
+def print_regrets(found: list[tuple[float, str]], requests: str) -> None:
+    ratios = np.array([ratio for ratio, _ in found])
+    print(
+        f"{len(ratios)} {requests}: auto within 10 % of the best at {np.mean(ratios <= 1.1):.1%}, "
+        f"within 30 % at {np.mean(ratios <= 1.3):.1%}, worst {ratios.max():.2f}, mean {ratios.mean():.3f}"
+    )
+
+
 def header_text(
-    costs: dict[str, dict[int, np.ndarray]],
+    costs: AllCosts,
     records: Iterable[report.Record],
     headers: list[report.Record],
     paths: list[Path],
@@ -301,16 +348,30 @@ inline constexpr FormCosts kCosts[] = {{
 """
 
 
-def rows_of_others(path: Path, forms: list[str]) -> tuple[dict[str, str], dict[str, str], str]:
+def rows_of(header: str) -> dict[str, str]:
+    """What a header says of each form and way."""
+    row = r'    \{"([^"]+)", (\d+),\n(?:.*\n){3}.*\}\}\}\},'
+    return {f"{x[1]} {x[2]}": x[0] for x in re.finditer(row, header)}
+
+
+def costs_of(header: str) -> AllCosts:
+    """The costs that a header has."""
+    costs = {}
+    for name, row in rows_of(header).items():
+        cells = row.partition("\n")[2].split("}},")[: len(WIDTHS)]
+        numbers = [np.array([float(n) for n in re.findall(r"[-+.e\d]+", cell)]) for cell in cells]
+        if any(len(of_width) != len(PARTS) + BENDS for of_width in numbers):
+            raise ValueError(f"costs of {name}: {row}")
+        costs[name] = dict(zip(WIDTHS, numbers, strict=True))
+    return costs
+
+
+def said_of_others(header: str, forms: list[str]) -> tuple[dict[str, str], dict[str, str], str]:
     """What a header says of all forms but these, by name and way, from which records, and up to which sizes
     that holds."""
-    if not forms:
-        return {}, {}, ""
-    row = r'    \{"([^"]+)", (\d+),\n(?:.*\n){3}.*\}\}\}\},'
-    text = path.read_text()
-    kept = {f"{x[1]} {x[2]}": x[0] for x in re.finditer(row, text) if x[1] not in forms}
-    sources = {x[1]: x[0] for x in re.finditer(r"//   (\S+\.jsonl), .*", text)}
-    return kept, sources, re.search(r"Measured kMeasured\{(.*)\}", text)[1]
+    kept = {name: row for name, row in rows_of(header).items() if name.split()[0] not in forms}
+    sources = {x[1]: x[0] for x in re.finditer(r"//   (\S+\.jsonl), .*", header)}
+    return kept, sources, re.search(r"Measured kMeasured\{(.*)\}", header)[1]
 
 
 def main() -> int:
@@ -325,26 +386,33 @@ def main() -> int:
     parser.add_argument(
         "--forms", nargs="+", default=[], metavar="FORM", help="what is written; of others, what the file has"
     )
+    parser.add_argument("--scale", type=Path, metavar="HEADER", help="whose costs to scale, not to fit anew")
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
+    if options.scale and options.forms:
+        parser.error("--scale: of all forms, not of --forms")
     sweeps = [report.sweep_of(path) for path in options.sweep]
-    points = Points(sweeps + [bench_points(path) for path in options.bench])
-    found = regrets(points)
-    ratios = np.array([ratio for ratio, _ in found])
-    print(
-        f"{len(ratios)} held-out requests: auto within 10 % of the best at {np.mean(ratios <= 1.1):.1%}, "
-        f"within 30 % at {np.mean(ratios <= 1.3):.1%}, worst {ratios.max():.2f}, mean {ratios.mean():.3f}"
-    )
+    headers = [report.read(path)[0] for path in options.sweep]
+    weights = [CALLED if "--set " in header["command"] else 1.0 for header in headers]
+    points = Points(sweeps + [bench_points(path) for path in options.bench], weights)
+    before = options.scale.read_text() if options.scale else ""
+    others = before or (options.output.read_text() if options.forms else "")
+    if before:
+        as_it_is = regrets(points, [costs_of(before)] * QUARTERS)
+        print_regrets(as_it_is, f"requests, by {options.scale.name} as it is")
+    found = regrets(points, [fitted(points, costs_of(before), quarter) for quarter in range(QUARTERS)])
+    print_regrets(found, "held-out requests")
     for ratio, text in found[:25]:
         print(f"  {ratio:.2f}  {text}")
     if not options.check:
+        forms = options.forms or [name.split()[0] for name in costs_of(before)]
         options.output.write_text(
             header_text(
-                fitted(points),
+                fitted(points, costs_of(before)),
                 points.records.values(),
-                [report.read(path)[0] for path in options.sweep],
+                headers,
                 options.sweep,
-                *rows_of_others(options.output, options.forms),
+                *(said_of_others(others, forms) if others else ({}, {}, "")),
             )
         )
         print(f"written: {options.output}")

@@ -248,6 +248,24 @@ def goals(of: Records) -> Lines:
     return [*table(columns, rows), "", of("held-h200").line() + note]
 
 
+def goals_elsewhere(of: Records) -> Lines:
+    """Of another GPU, by the costs of the H200 and beside it."""
+    here, there = of("held-h200"), of("held-h100")
+    columns = ["subject", *(f"{s.header['gpu'].split()[1]}: {what}" for s in (here, there)
+                            for what in ("goals met", "x floor, median", "x torch, median"))]  # fmt: skip
+    rows = []
+    for section, title in [*((name, title) for name, (title, _) in SECTIONS.items()), (None, "all")]:
+        cells = []
+        for source in (here, there):
+            points = [p for p in source.points if section in (None, section_of(p))]
+            cells.append(f"{sum(map(met, points))} of {len(points)}")
+            cells += [times(statistics.median(ratios(points, field=f))) for f in ("x_floor", "x_torch")]
+        rows.append([title, *cells])
+    slowest = min(ratios(there.points))
+    note = f" The least x torch on it is {times(slowest)}."
+    return [*table(columns, rows), "", there.line() + note]
+
+
 def held(section: str) -> Callable[[Records], Lines]:
     def lines(of: Records) -> Lines:
         source = of("held-h200")
@@ -488,6 +506,7 @@ def missed(of: Records) -> Lines:
 TABLES: dict[str, Callable[[Records], Lines]] = {
     "at a glance": glance,
     "goals met": goals,
+    "goals on another GPU": goals_elsewhere,
     "goals of long rows": held("long"),
     "delegate": algorithm("delegate", "xfloor"),
     "grid_select": algorithm("grid_select", "points"),
