@@ -4,7 +4,7 @@
 #   VENV=none            make none and install nothing: use PYTHON, which has torch, as it is
 #   BUILD=build-other    a build folder of its own, with libraries of its own; DEBUG=1 has build-debug
 #   FORCE_CUDA=1, FORCE_CPU=1, CUDA_HOME, TORCH_CUDA_ARCH_LIST, MAX_JOBS, NVCC_THREADS: see CONTRIBUTING.md
-#   ARGS="..."           passed on to the program that demo, test, bench, fuzz, mutants or gpu-test runs
+#   ARGS="..."           passed on to the program that demo, test, bench, tune, fuzz, mutants or gpu-test runs
 #   MINUTES=10           how long `make fuzz` takes
 
 PYTHON ?= python3

@@ -47,6 +47,7 @@ from bench.runs import Run
 from bench.studies import STUDIES, Study
 from bench.timing import Contender, HeldInput, two_tensors
 from tests import delegate_model, oracle, study_library
+from tests.records import commit_named
 
 BUDGET_S = 1.0
 NAMES = (*STUDIES, "steps", "workload")
@@ -235,7 +236,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--study", nargs="+", choices=NAMES, default=list(NAMES))
     parser.add_argument("--cols", type=integer, nargs="+", metavar="N", help="instead of the study's")
     parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path, default=report.RESULTS / "ablation-cuda.jsonl")
     parser.add_argument("--plot", action="store_true", help="draw the plots as well (matplotlib)")
     return parser.parse_args(arguments)

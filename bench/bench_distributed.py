@@ -41,6 +41,7 @@ from bench.distributed_parts import PARTS, SIZES
 from bench.message_model import Constants, Request
 from bench.ranks import join
 from bench.report import Record, number_text, ratio_text, size_text
+from tests.records import commit_named
 from torch_topk._libraries import why_no_cuda
 
 
@@ -276,7 +277,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--backend", choices=["nccl", "gloo"], default="nccl")
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     parser.add_argument("--set", choices=SIZES, default="full")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--report", type=Path, metavar="FILE", help="print a record's tables, time nothing")
     options = parser.parse_args(arguments)

@@ -43,6 +43,7 @@ from bench.runs import Run
 from bench.shapes import Point
 from bench.timing import Contender, HeldInput, Outputs, Timing, two_tensors
 from tests import inputs, oracle
+from tests.records import commit_named
 from torch_topk._libraries import why_no_cuda
 
 OURS = "ours:"  # prefix of our contenders' names
@@ -400,7 +401,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--threads", type=int, help="torch.set_num_threads, for everyone")
     parser.add_argument("--budget", type=float, metavar="S", help="for one contender at a point")
     parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/<set>-<device>.jsonl")
     parser.add_argument("--plot", action="store_true", help="draw the plots as well (matplotlib)")
     options = parser.parse_args(arguments)

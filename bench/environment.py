@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import os
 import platform
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,26 +12,17 @@ from typing import Any
 import torch
 
 from bench import peers
-
-ROOT = Path(__file__).resolve().parents[1]
-
-
-def _output_of(*command: str) -> str | None:
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=20, check=True)
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
+from tests.records import output_of, without_options
 
 
 def commit() -> str | None:
     """The checked-out commit, with -dirty where tracked files other than results differ from it; None outside
     a checkout."""
-    head = _output_of("git", "rev-parse", "--short=12", "HEAD")
+    head = output_of("git", "rev-parse", "--short=12", "HEAD")
     if not head:
         return None
     changed = ("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
-    return head + ("-dirty" if _output_of(*changed) else "")
+    return head + ("-dirty" if output_of(*changed) else "")
 
 
 def _cpu_model() -> str:
@@ -47,7 +37,7 @@ def _cpu_model() -> str:
 
 def _gpu(device: torch.device) -> dict[str, Any]:
     properties = torch.cuda.get_device_properties(device)
-    told = _output_of(
+    told = output_of(
         "nvidia-smi", "--query-gpu=driver_version,clocks.max.sm", "--format=csv,noheader,nounits"
     )
     driver, clock = (told or ", ").splitlines()[0].split(", ")
@@ -66,7 +56,7 @@ def header(device: torch.device, commit_name: str | None, **more: Any) -> dict[s
     return {
         "kind": "header",
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "command": " ".join(["python", *sys.argv]),
+        "command": without_options(["python", *sys.argv]),
         "commit": commit_name or commit(),
         "device": device.type,
         **(_gpu(device) if device.type == "cuda" else {}),

@@ -49,7 +49,7 @@ from scipy.optimize import least_squares
 import torch_topk  # noqa: F401 (loads the operators)
 from bench import report
 from bench.contenders import works_of
-from bench.environment import ROOT
+from tests.records import ROOT
 
 TERMS = ("bytes", "elements", "depth", "waves", "blocks", "winners", "entries")
 UNITS = np.array([1e6, 1e3, 1e3, 1.0, 1.0, 1e3, 1e3])  # of each term, in the header as well

@@ -26,6 +26,7 @@ import torch
 
 import torch_topk
 from bench import environment, report
+from tests.records import commit_named
 from torch_topk._libraries import why_no_cuda
 
 CALLS, TURNS = 25, 1200
@@ -77,7 +78,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--turns", type=int, default=TURNS)
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args(arguments)
     if options.device == "cuda" and (missing := why_no_cuda()):

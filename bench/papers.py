@@ -41,6 +41,7 @@ from bench.report import Record, size_text
 from bench.runs import Run
 from bench.timing import Contender, Outputs, Timing
 from tests import oracle
+from tests.records import commit_named
 from torch_topk._libraries import why_no_cuda
 
 BUDGET_S = 0.02  # for one contender at a point, as in the plan's sweeps: three to five rounds
@@ -314,7 +315,7 @@ def parse_arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--device", type=torch.device, default=torch.device("cuda"))
     parser.add_argument("--time-limit", type=float, metavar="S", default=TIME_LIMIT_S,
                         help="start no point after so many seconds (default %(default)g)")  # fmt: skip
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/papers-<gpu>.jsonl")
     parser.add_argument("--plot", action="store_true", help="draw the plots as well (matplotlib)")
     options = parser.parse_args(arguments)

@@ -20,6 +20,7 @@ from bench.contenders import contender_record, floor_name, verdict
 from bench.report import Record, contender_of, number_text
 from bench.runs import Run
 from bench.timing import Contender, Outputs, Timing
+from tests.records import commit_named
 from torch_topk._libraries import why_no_cuda
 
 TORCH = "torch:"  # prefix of the names of PyTorch's formulations
@@ -93,7 +94,7 @@ def parse_arguments(bench: Bench, arguments: Sequence[str] | None) -> argparse.N
     parser.add_argument("--set", choices=bench.sets, default="all")
     parser.add_argument("--device", choices=["cpu", "cuda"])
     parser.add_argument("--time-limit", type=float, metavar="S", help="start no point after so many seconds")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path)
     parser.add_argument("--report", type=Path, metavar="FILE", help="print a record's table, time nothing")
     if bench.has_plot:

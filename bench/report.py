@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from tests.records import without_options
+
 try:
     from tqdm import tqdm
 except ImportError:
@@ -82,7 +84,7 @@ def form_named(plan: str) -> str | None:
 
 def command_text(header: Record, without: Sequence[str] = ("output", "commit")) -> str:
     """The command that wrote a record, without these options, which have a value each."""
-    return re.sub(rf" --({'|'.join(without)}) \S+", "", header["command"])
+    return without_options(header["command"].split(), without)
 
 
 def sweep_of(path: Path) -> list[Record]:

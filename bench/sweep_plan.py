@@ -1,6 +1,6 @@
 """Times every form that can serve a request, over random requests: what the plan's costs are fitted to.
 
-    python bench/sweep_plan.py --seconds 500        # CUDA; writes bench/results/plan-<gpu>.jsonl
+    python bench/sweep_plan.py --seconds 500        # CUDA; writes bench/results/plan-cuda.jsonl
     python bench/sweep_plan.py --again bench/results/plan-h200.jsonl --forms delegate.one_cluster
     python bench/sweep_plan.py --cols 2^26 2^30 --most-k 2^22 --output bench/results/plan-h200-3.jsonl
     python bench/sweep_plan.py --rows 1 8 --cols 2^17 2^22 --output bench/results/plan-h200-5.jsonl
@@ -42,6 +42,7 @@ from bench import environment, report, shapes, timing
 from bench.contenders import floor_contender, works_of
 from bench.timing import Contender, two_tensors
 from tests import inputs, oracle, study_library
+from tests.records import commit_named
 
 BUDGET_S = 0.02
 ROUNDS = 5
@@ -255,7 +256,7 @@ def main() -> int:
     parser.add_argument("--again", type=Path, metavar="FILE", help="a recorded sweep, to which to add")
     parser.add_argument("--forms", nargs="+", default=[], metavar="FORM", help="with --again: what is timed")
     parser.add_argument("--missing", action="store_true", help="with --again: where there is no time yet")
-    parser.add_argument("--commit", help="for the header, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the header, where this is not a checkout")
     parser.add_argument("--output", type=Path, help="JSON lines; default: bench/results/plan-cuda.jsonl")
     options = parser.parse_args()
     if (options.again is None) != (not options.forms):

@@ -26,6 +26,7 @@ import torch
 from tests import gpu_record, inputs, oracle
 from tests.cases import Case, number_near, shrink
 from tests.conftest import why_no_gpu
+from tests.records import commit_named
 from tests.simt import forms
 
 FLAGS = ("largest", "sorted", "magnitude")
@@ -73,11 +74,15 @@ def operator_case(rng: random.Random, most: int) -> Case:
     return Case(dtype, name, rows, cols, 1, rng.choice((0, 0, 1, 3, 5)), gap, rng.randrange(2**31))
 
 
-def calls_of(rng: random.Random, case: Case, algorithms: tuple[str, ...], count: int) -> list[Case]:
+def calls_of(
+    rng: random.Random, case: Case, algorithms: tuple[str, ...], count: int, by_index: bool
+) -> list[Case]:
     cases = []
     for _ in range(count):
         options: dict[str, object] = {flag: rng.random() < 0.5 for flag in FLAGS}
         options["magnitude"] = rng.random() < 0.25
+        if by_index and not options["sorted"] and rng.random() < 0.4:
+            options["by_index"] = True
         if rng.random() < 0.3:
             options["index_dtype"] = torch.int32
         algorithm = rng.choice(algorithms)
@@ -109,11 +114,13 @@ class Operators:
         )
         self.most = 3000 if device == "cpu" else 70000
         self.calls = 24 if device == "cpu" else 96
+        self.by_index = device != "cpu"  # there any order is by index
 
     def served(self, case: Case, tensor: torch.Tensor) -> bool:
         options = dict(case.options)
         algorithm = options.pop("algorithm", "auto")
         options.pop("columns", None)
+        options.pop("by_index", None)
         if algorithm == "auto":
             return True
         try:
@@ -129,18 +136,25 @@ class Operators:
         options = dict(case.options)
         algorithm = ALGORITHMS.index(options.pop("algorithm", "auto"))
         columns = options.pop("columns", 0)
+        is_sorted, by_index = options.get("sorted", True), options.pop("by_index", False)
+        topk = self.topk
+        if by_index:
+            topk = torch.ops.gputopk._topk_by_index
+            del options["sorted"]
         if columns:
             columned = tensor.t() if columns == 1 else tensor.t().contiguous()
-            values, indices = self.topk(columned, case.k, 0, algorithm=algorithm, **options)
+            values, indices = topk(columned, case.k, 0, algorithm=algorithm, **options)
             values, indices = values.t(), indices.t()
         else:
-            values, indices = self.topk(tensor, case.k, algorithm=algorithm, **options)
+            values, indices = topk(tensor, case.k, algorithm=algorithm, **options)
         wanted, got = order[:, : case.k], indices.to(torch.int64)
         bad_values = (
             oracle.as_ints(tensor).gather(1, got.clamp(0, case.cols - 1)) != oracle.as_ints(values)
         ).any()
-        if not options.get("sorted", True):
-            wanted, got = wanted.sort(1).values, got.sort(1).values
+        if not is_sorted:
+            wanted = wanted.sort(1).values
+        if not is_sorted and not by_index:
+            got = got.sort(1).values
         return (wanted != got).any() | bad_values
 
     def run(self, case: Case) -> None:
@@ -156,7 +170,7 @@ class Operators:
         tensor = case.tensor(self.device)
         orders: dict[tuple, torch.Tensor] = {}
         cases, answers = [], []
-        for call in calls_of(rng, case, self.algorithms, self.calls):
+        for call in calls_of(rng, case, self.algorithms, self.calls, self.by_index):
             if not self.served(call, tensor):
                 continue
             options = dict(call.options)
@@ -187,6 +201,8 @@ class Emulated:
         k = number_near(rng, cols)
         options: dict[str, object] = {flag: rng.random() < 0.5 for flag in FLAGS}
         options["magnitude"] = rng.random() < 0.25
+        if not options["sorted"] and rng.random() < 0.4:
+            options["by_index"] = True
         if rng.random() < 0.3:
             options["index_dtype"] = torch.int32
         if rng.random() < 0.7:
@@ -326,7 +342,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--cases", type=int, default=None, help="so many a target instead")
     parser.add_argument("--seed", type=int, default=None, help="default: of the clock")
     parser.add_argument("--record", type=Path, default=None, help="a JSON file to note counts and seeds in")
-    parser.add_argument("--commit", help="for the record, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the record, where this is not a checkout")
     args = parser.parse_args(arguments)
     for line in args.lines:
         name, text = line.split(":", 1)

@@ -6,7 +6,8 @@
 `run` runs `pytest -m gpu`, with --jobs so many test files at a time, and writes the record; files that have
 not ended after --seconds are named in it. `check` says whether the record is of this source. It is of the
 source whose hash it holds: csrc, torch_topk's Python files, and tests. Beside it the file keeps what
-tests/fuzz.py and tests/sanitize.py last found on a GPU, each with the source that it was of.
+tests/fuzz.py and tests/sanitize.py last found on a GPU, each with the source that it was of; `check` names
+what is of another source, and its exit status is that of the suite.
 """
 
 from __future__ import annotations
@@ -23,8 +24,13 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.records import commit_named, output_of, without_options  # noqa: E402
+
 RECORD = ROOT / "tests" / "gpu_record.json"
 
 
@@ -55,12 +61,8 @@ def source_hash(root: Path = ROOT) -> str:
 
 def first_line(*command: str) -> str | None:
     """The first line that a command prints, or None where there is no such command or it fails."""
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    lines = done.stdout.splitlines()
-    return lines[0].strip() if done.returncode == 0 and lines else None
+    printed = output_of(*command)
+    return printed.splitlines()[0] if printed else None
 
 
 class Outcomes:
@@ -198,7 +200,7 @@ def run(
         "failed": outcomes.failed,
         "skipped": outcomes.skipped,
         "unfinished": sorted(outcomes.unfinished),
-        "command": " ".join(["pytest", *command]),
+        "command": without_options(["pytest", *command]),
         **{name: kept for name, kept in noted.items() if isinstance(kept, dict)},
         "seconds": seconds,
     }
@@ -208,17 +210,28 @@ def run(
 
 
 def describe(record: Path = RECORD) -> str:
-    """One line: whose source the record is of, and its outcome."""
+    """One line: the outcome of the tests, and what in the record is of another source than this."""
     if not record.is_file():
         return "gpu record: none; run `make gpu-test` on a machine with a GPU"
     found = json.loads(record.read_text())
     counts = f"{found['passed']} passed, {found['failed']} failed, {found['skipped']} skipped"
     where = f"{found['gpu']}, driver {found['driver']}, torch {found['torch']}, {found['date']}"
-    verdict = "of this source" if is_current(record) else "of ANOTHER source; run `make gpu-test` again"
+    stale = stale_parts(found)
+    verdict = f"of ANOTHER source: {', '.join(stale)}; run these again" if stale else "of this source"
     unfinished = found.get("unfinished", [])
     if unfinished:
         counts += f", {len(unfinished)} files unfinished"
-    return f"gpu record: {verdict}: {counts} on {where}"
+    return f"gpu record: {counts} on {where}; {verdict}"
+
+
+def stale_parts(found: dict[str, Any]) -> list[str]:
+    """What a record has of another source than this: the suite, a fuzz, a tool of the sanitizer."""
+    this = source_hash()
+    stale = [] if found["source_hash"] == this else ["suite"]
+    for name, part in found.items():
+        if isinstance(part, dict) and part.get("source_hash", this) != this:
+            stale += part["found"] if name == "sanitizer" else [name]
+    return stale
 
 
 def is_current(record: Path = RECORD) -> bool:
@@ -245,7 +258,7 @@ def main(argv: list[str]) -> int:
     )
     commands = parser.add_subparsers(dest="what", required=True)
     runner = commands.add_parser("run", help="run the GPU tests and write the record")
-    runner.add_argument("--commit", help="the commit, where there is no git to ask")
+    runner.add_argument("--commit", type=commit_named, help="the commit, where there is no git to ask")
     runner.add_argument("--jobs", type=int, default=1, help="test files run at a time (default 1)")
     runner.add_argument("--seconds", type=float, help="end what still runs after so many; with --jobs")
     checker = commands.add_parser(
@@ -267,5 +280,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(ROOT))
     sys.exit(main(sys.argv[1:]))

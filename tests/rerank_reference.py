@@ -8,10 +8,12 @@ rounding: there ids are exact wherever the reference's distances differ by more 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 
 import numpy as np
 import torch
 
+import torch_topk
 from tests import oracle
 
 METRICS = ("l2", "inner_product", "cosine")
@@ -195,3 +197,16 @@ def assert_close(result, queries, vectors, ids, k: int, metric: str) -> None:
     apart[:, :-1] &= gaps
     apart = apart[:, :k]
     np.testing.assert_array_equal(got_ids[apart], want_ids[apart])
+
+
+def check_exact(queries, vectors, ids, ks: int | Iterable[int], metric: str) -> None:
+    """For one k, or several."""
+    answer = answer_of(queries, vectors, ids, metric)
+    for k in [ks] if isinstance(ks, int) else ks:
+        result = torch_topk.rerank(queries, vectors, ids, k, metric)
+        assert_exact(result, queries, vectors, ids, k, metric, answer)
+
+
+def check_close(queries, vectors, ids, k: int, metric: str) -> None:
+    result = torch_topk.rerank(queries, vectors, ids, k, metric)
+    assert_close(result, queries, vectors, ids, k, metric)

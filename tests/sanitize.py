@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from tests import gpu_record  # noqa: E402
+from tests.records import commit_named  # noqa: E402
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 KERNELS = "gputopk"  # a part of the names of the kernels
@@ -217,7 +218,7 @@ def main(arguments: list[str]) -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("cases", nargs="?", choices=("cases",))
-    parser.add_argument("--commit", help="for the record, where this is not a checkout")
+    parser.add_argument("--commit", type=commit_named, help="for the record, where this is not a checkout")
     options = parser.parse_args(arguments)
     if options.cases:
         return run_cases()

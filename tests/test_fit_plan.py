@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bench import fit_plan
-from bench.environment import ROOT
+from tests.records import ROOT
 
 HEADER = ROOT / "csrc" / "cuda" / "plan" / "costs_h200.h"
 REQUESTS = [(1, 2**20, 64), (64, 2**15, 256), (1000, 10000, 100), (8, 2**17, 2048), (4096, 256, 8)]

@@ -72,13 +72,40 @@ def test_a_record_says_whether_it_is_of_this_source(tmp_path):
     path = tmp_path / "record.json"
     assert "none" in gpu_record.describe(path) and not gpu_record.is_good(path)
     write_record(path)
-    assert "of this source: 9 passed" in gpu_record.describe(path) and gpu_record.is_good(path)
+    text = gpu_record.describe(path)
+    assert "9 passed" in text and text.endswith("of this source") and gpu_record.is_good(path)
     write_record(path, source_hash="0")
     assert "ANOTHER source" in gpu_record.describe(path) and not gpu_record.is_good(path)
     write_record(path, failed=1)
     assert "1 failed" in gpu_record.describe(path) and not gpu_record.is_good(path)
     write_record(path, unfinished=["tests/cuda/test_air.py"])
     assert "1 files unfinished" in gpu_record.describe(path) and not gpu_record.is_good(path)
+
+
+def test_each_part_of_another_source_is_named(tmp_path, capsys):
+    this, other = gpu_record.source_hash(), "0"
+    path = tmp_path / "record.json"
+
+    def check(suite: str, fuzz: str, ragged: str, sanitizer: str) -> str:
+        parts = {
+            "fuzz cuda": {"source_hash": fuzz, "found": {"cases": 1}},
+            "fuzz cuda-ragged": {"source_hash": ragged, "found": {"cases": 1}},
+            "sanitizer": {"source_hash": sanitizer, "found": {"memcheck": {}, "racecheck": {}}},
+        }
+        write_record(path, source_hash=suite, **parts, seconds={"tests/test_fuzz.py": 1.0})
+        assert gpu_record.main(["check", "--record", str(path)]) == 0
+        assert gpu_record.main(["check", "--record", str(path), "--strict"]) == int(suite != this)
+        return capsys.readouterr().out.splitlines()[0]
+
+    assert check(this, this, this, this).endswith("; of this source")
+    for parts, named in (
+        ((other, this, this, this), "suite"),
+        ((this, other, this, this), "fuzz cuda"),
+        ((this, this, other, this), "fuzz cuda-ragged"),
+        ((this, this, this, other), "memcheck, racecheck"),
+        ((other, other, this, other), "suite, fuzz cuda, memcheck, racecheck"),
+    ):
+        assert check(*parts).endswith(f"; of ANOTHER source: {named}; run these again")
 
 
 def test_the_real_record_is_described_in_one_line_and_without_failures(capsys):

@@ -286,7 +286,7 @@ def run(tmp_path_factory):
     """A tiny run of all figures; its record and the page of it."""
     pytest.importorskip("sklearn")
     path = tmp_path_factory.mktemp("papers") / "papers-cpu.jsonl"
-    assert papers.main(["--device", "cpu", "--quick", "--commit", "test", "--output", str(path)]) == 0
+    assert papers.main(["--device", "cpu", "--quick", "--output", str(path)]) == 0
     page = path.with_name("papers.md")
     assert papers_page.main([str(path), "--output", str(page)]) == 0
     return path, page.read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import contextlib
 import itertools
 import os
 import subprocess
@@ -17,6 +16,7 @@ from hypothesis import given
 
 import torch_topk  # noqa: F401  registers the operator
 from tests import inputs, oracle, strategies
+from tests.threads import threads
 
 topk = torch.ops.gputopk.topk
 EDGES, LONG_EDGES = strategies.EDGES[1:], strategies.LONG_EDGES
@@ -33,16 +33,6 @@ def check(tensor: torch.Tensor, k: int, dim: int = -1, **flags) -> None:
 
 def ks_for(cols: int, edges=EDGES) -> list[int]:
     return sorted({k for k in [0, 1, 2, *edges, cols // 2, cols - 1, cols] if 0 <= k <= cols})
-
-
-@contextlib.contextmanager
-def threads(count: int):
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @given(strategies.calls())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 import torch
 
 import torch_topk  # noqa: F401 (loads the operators)
-from tests import inputs, oracle
+from tests import inputs, oracle, study_library  # noqa: F401 (loads _form)
 
 topk = torch.ops.gputopk.topk
 
@@ -17,6 +18,8 @@ FLAGS = [
     {"largest": largest, "sorted": order, "magnitude": magnitude}
     for largest, order, magnitude in itertools.product((True, False), repeat=3)
 ]
+# Of rows that a thread, a warp or a block holds, and of few winners of any.
+SHORT_ROW_FORMS = ("bitonic.one_thread", "bitonic.one_warp", "bitonic.many_blocks", "air.resident_row")
 
 
 def run(tensor: torch.Tensor, k: int, algorithm: int, **flags):
@@ -35,6 +38,22 @@ def run(tensor: torch.Tensor, k: int, algorithm: int, **flags):
 
 def check(tensor: torch.Tensor, k: int, algorithm: int, **flags) -> None:
     oracle.assert_topk_on_device(run(tensor, k, algorithm, **flags), tensor, k, **flags)
+
+
+def serving(tensor: torch.Tensor, k: int, forms: Sequence[str] = SHORT_ROW_FORMS) -> list[str]:
+    lines = torch.ops.gputopk._forms(tensor, k).splitlines()
+    return [name for name in forms if any(line.startswith(f"{name};") for line in lines)]
+
+
+def check_forms(tensor: torch.Tensor, k: int, forms: Sequence[str] = SHORT_ROW_FORMS, **flags) -> list[str]:
+    """Every form that serves; their names."""
+    served = serving(tensor, k, forms)
+    for name in served:
+        largest, order = flags.get("largest", True), flags.get("sorted", True)
+        magnitude = flags.get("magnitude", False)
+        outputs = torch.ops.gputopk._form(tensor, k, name, largest, order, magnitude=magnitude)
+        oracle.assert_topk_on_device(outputs, tensor, k, **flags)
+    return served
 
 
 def rows_at(

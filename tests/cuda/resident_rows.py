@@ -7,8 +7,7 @@ import itertools
 import torch
 
 from tests import inputs, oracle
-from tests.cuda.calls import FLAGS
-from tests.cuda.test_bitonic import check_forms
+from tests.cuda.calls import FLAGS, check_forms
 
 
 def check(form: str, tensor: torch.Tensor, k: int, **flags) -> bool:
@@ -23,13 +22,16 @@ def check_every_named_input(form: str, rows: int, cols: int, ks, dtype: torch.dt
             assert check(form, tensor, k, **flags)
 
 
-def check_rows_that_begin_anywhere(form: str, rows: int, cols: int, ks, dtype: torch.dtype, device) -> None:
-    """A few elements more and fewer, and rows in the middle of a vector; where the form serves them."""
+def check_rows_that_begin_anywhere(
+    form: str, rows: int, cols: int, ks, dtype: torch.dtype, device
+) -> list[bool]:
+    """A few elements more and fewer, and rows in the middle of a vector; which of them the form serves."""
+    served = []
     for step in (-17, -1, 0, 1):
         wide = inputs.make("normal", rows, cols + step + 3, dtype, device, seed=cols)
         for begin in (0, 1, 3):
-            for k in ks:
-                check(form, wide[:, begin : begin + cols + step], k)
+            served += [check(form, wide[:, begin : begin + cols + step], k) for k in ks]
+    return served
 
 
 def check_the_longest(form: str, cols: int, dtype: torch.dtype, device) -> None:

@@ -136,17 +136,18 @@ def test_rows_of_one_value_with_and_without_gaps_are_answered_exactly(device, al
             calls.check(tensor, k, algorithm=int(torch_topk.Algorithm[algorithm]), **flags)
 
 
+@pytest.mark.parametrize("algorithm", ["air", "grid_select"])
 @pytest.mark.parametrize("offset", range(16))
 @pytest.mark.parametrize(
     "dtype", [torch.uint8, torch.float16, torch.float32, torch.float64], ids=oracle.name_of
 )
-def test_rows_at_any_alignment_are_answered_exactly(device, dtype, offset):
+def test_rows_at_any_alignment_are_answered_exactly(device, dtype, offset, algorithm):
     storage = inputs.make("normal", 1, 3 * 40_100 + 64, dtype, device).view(-1)
     for cols in (61, 1001, 40_001):
         for row_stride in (cols, cols + 1, cols + 16):
             tensor = storage.as_strided((3, cols), (row_stride, 1), offset)
-            check(tensor, 50)
-            check(tensor, 1, largest=False)
+            for k, largest in ((50, True), (1, False)):
+                calls.check(tensor, k, algorithm=int(torch_topk.Algorithm[algorithm]), largest=largest)
 
 
 @DTYPES

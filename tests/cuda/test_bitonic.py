@@ -10,15 +10,14 @@ import pytest
 import torch
 
 import torch_topk
-from tests import inputs, oracle, study_library  # noqa: F401 (loads _form)
+from tests import inputs, oracle
 from tests.cuda import calls
-from tests.cuda.calls import DTYPES, FLAGS
+from tests.cuda.calls import DTYPES, FLAGS, check_forms
 
 pytestmark = pytest.mark.gpu
 
 topk = torch.ops.gputopk.topk
 BITONIC = int(torch_topk.Algorithm.bitonic)
-FORMS = ("bitonic.one_thread", "bitonic.one_warp", "bitonic.many_blocks", "air.resident_row")
 WIDTHS = [
     torch.uint8,
     torch.float8_e5m2,
@@ -34,22 +33,6 @@ EDGES = [16, 32, 64, 128, 256, 512, 1024, 4096, 8192, 16384, 32768]
 
 run = functools.partial(calls.run, algorithm=BITONIC)
 check = functools.partial(calls.check, algorithm=BITONIC)
-
-
-def serving(tensor: torch.Tensor, k: int, forms=FORMS) -> list[str]:
-    lines = torch.ops.gputopk._forms(tensor, k).splitlines()
-    return [name for name in forms if any(line.startswith(f"{name};") for line in lines)]
-
-
-def check_forms(tensor: torch.Tensor, k: int, forms=FORMS, **flags) -> list[str]:
-    """Every form that serves; their names."""
-    served = serving(tensor, k, forms)
-    for name in served:
-        largest, order = flags.get("largest", True), flags.get("sorted", True)
-        magnitude = flags.get("magnitude", False)
-        outputs = torch.ops.gputopk._form(tensor, k, name, largest, order, magnitude=magnitude)
-        oracle.assert_topk_on_device(outputs, tensor, k, **flags)
-    return served
 
 
 @DTYPES
@@ -73,7 +56,8 @@ def test_rows_around_what_registers_hold_are_answered_exactly(device, edge, dtyp
             tensor = inputs.make(name, rows, cols, dtype, device, seed=cols)
             for k in {1, 2, 8, 9, 16, 17, 32, 33, 64, 65, 100, 128, 129, 256, 257, cols // 2, cols}:
                 if k <= cols:
-                    check_forms(tensor, k, largest=k % 2 == 0)
+                    # bitonic.many_blocks serves whatever the row's length, but not more winners.
+                    assert check_forms(tensor, k, largest=k % 2 == 0) or k > 256
 
 
 @pytest.mark.parametrize("largest", [True, False])
@@ -119,4 +103,5 @@ def test_rows_that_are_not_aligned_or_lie_apart(device, dtype):
     ("rows", "cols", "k"), [(1 << 20, 8, 2), (70_001, 64, 6), (70_001, 256, 8), (300_001, 5, 5)]
 )
 def test_many_rows(device, rows, cols, k):
-    check_forms(inputs.make("mixed_rows", rows, cols, torch.float32, device), k)
+    served = check_forms(inputs.make("mixed_rows", rows, cols, torch.float32, device), k)
+    assert len(served) >= 3

@@ -7,8 +7,7 @@ import itertools
 import pytest
 
 from tests import inputs
-from tests.cuda.calls import DTYPES, FLAGS
-from tests.cuda.test_bitonic import check_forms
+from tests.cuda.calls import DTYPES, FLAGS, check_forms
 
 pytestmark = pytest.mark.gpu
 

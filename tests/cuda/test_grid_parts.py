@@ -47,8 +47,10 @@ def test_every_named_input_is_answered_exactly(device, dtype, rows, cols, ks):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32, torch.int64], ids=oracle.name_of)
 def test_rows_begin_anywhere(device, dtype):
+    served = []
     for rows, cols in ((1, 1_000_003), (3, 700_001), (8, 600_000)):
-        check_rows_that_begin_anywhere(FORM, rows, cols, (LEAST, 9000), dtype, device)
+        served += check_rows_that_begin_anywhere(FORM, rows, cols, (LEAST, 9000), dtype, device)
+    assert sum(served) >= len(served) // 8  # of bfloat16 one row alone, and few winners
 
 
 def test_winners_side_by_side_and_a_tile_apart(device):

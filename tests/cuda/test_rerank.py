@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import torch_topk
 from tests import oracle
 from tests import rerank_reference as reference
+from tests.rerank_reference import check_close, check_exact
 
 pytestmark = pytest.mark.gpu
 
@@ -24,18 +25,6 @@ ID_DTYPES = pytest.mark.parametrize("id_dtype", [torch.int32, torch.int64], ids=
 DIMS = [1, 3, 8, 32, 64, 100, 127, 128, 129, 136, 256, 264, 768, 1000, 4100]
 # queries x candidates, and how they are to be served for a small k.
 SHAPES = {(7, 300): "lists", (200, 1500): "lists", (3, 5000): "keys stored"}
-
-
-def check_exact(queries, vectors, ids, ks, metric):
-    """For one k, or several."""
-    answer = reference.answer_of(queries, vectors, ids, metric)
-    for k in [ks] if isinstance(ks, int) else ks:
-        result = rerank(queries, vectors, ids, k, metric)
-        reference.assert_exact(result, queries, vectors, ids, k, metric, answer)
-
-
-def check_close(queries, vectors, ids, k, metric):
-    reference.assert_close(rerank(queries, vectors, ids, k, metric), queries, vectors, ids, k, metric)
 
 
 # Results.

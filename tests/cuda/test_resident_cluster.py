@@ -37,8 +37,10 @@ def test_every_named_input_is_answered_exactly(device, dtype, rows, cols, ks):
 )
 def test_rows_around_what_registers_hold_begin_anywhere(device, dtype):
     """The longest by whole vectors, one element more, and rows in the middle of a vector."""
+    served = []
     for rows, cols in itertools.product((1, 5, 17), (2**13, 2**16, 2**17, 2**18, 2**19)):
-        check_rows_that_begin_anywhere(FORM, rows, cols, (1, 100, 2048, 5000), dtype, device)
+        served += check_rows_that_begin_anywhere(FORM, rows, cols, (1, 100, 2048, 5000), dtype, device)
+    assert sum(served) >= len(served) // 4
     most = 2**18 if dtype == torch.int64 else 2**19
     check_the_longest(FORM, most, dtype, device)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 
 import numpy as np
@@ -15,34 +14,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 import torch_topk
 from tests import oracle
 from tests import rerank_reference as reference
+from tests.rerank_reference import check_close, check_exact
+from tests.threads import threads
 
 rerank = torch_topk.rerank
 operator = torch.ops.gputopk.rerank
 DTYPES = pytest.mark.parametrize("dtype", reference.DTYPES, ids=oracle.name_of)
 METRICS = pytest.mark.parametrize("metric", reference.METRICS)
 ID_DTYPES = pytest.mark.parametrize("id_dtype", [torch.int32, torch.int64], ids=oracle.name_of)
-
-
-@contextlib.contextmanager
-def threads(count: int):
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def check_exact(queries, vectors, ids, ks, metric):
-    """For one k, or several."""
-    answer = reference.answer_of(queries, vectors, ids, metric)
-    for k in [ks] if isinstance(ks, int) else ks:
-        result = rerank(queries, vectors, ids, k, metric)
-        reference.assert_exact(result, queries, vectors, ids, k, metric, answer)
-
-
-def check_close(queries, vectors, ids, k, metric):
-    reference.assert_close(rerank(queries, vectors, ids, k, metric), queries, vectors, ids, k, metric)
 
 
 # Results.

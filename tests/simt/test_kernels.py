@@ -264,6 +264,17 @@ def test_winners_by_index(dtype):
         assert check(Case.parse(f"{line} index_dtype=int32"))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+@pytest.mark.parametrize("form", ["one_cluster", "resident_cluster", "equal_shares"])
+def test_a_list_on_chip_by_index(form, dtype):
+    served = []
+    for family in inputs.names_for(dtype):
+        for shape, k in (("3x9000", 40), ("1x9000", 700), ("2x4101", 300), ("1x20000", 90)):
+            line = f"{name_of(dtype)} {family} {shape} k={k} seed={k} sorted=0 by_index=1"
+            served.append(check(Case.parse(f"{line} form=delegate.{form} largest={k % 4 // 2}")))
+    assert sum(served) >= len(served) // 4
+
+
 LAST = "sorted=0 last_alone=1"
 
 
