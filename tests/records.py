@@ -38,13 +38,11 @@ def without_options(words: Sequence[str], names: Sequence[str] = ("output", "com
 
 
 def commit_named(name: str) -> str:
-    """The type of `--commit`: a commit's hash. In a checkout it may be any name of the commit; where there is
-    no git to ask, nothing but a hash would tell later which it was."""
-    if output_of("git", "rev-parse", "HEAD"):
-        found = output_of("git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
-        if not found:
-            raise argparse.ArgumentTypeError(f"{name} is no commit of this checkout")
+    """The type of `--commit`: a commit's hash. In a checkout it may be any name that the commit has there; a
+    name that is no hash, where nothing tells what it stands for, would tell nobody later."""
+    found = output_of("git", "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    if found:
         return found
     if not re.fullmatch("[0-9a-fA-F]{7,40}", name):
-        raise argparse.ArgumentTypeError(f"{name} is not 7 to 40 hex digits, and there is no git to ask")
+        raise argparse.ArgumentTypeError(f"{name} is no commit here, nor 7 to 40 hex digits")
     return name

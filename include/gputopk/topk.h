@@ -51,6 +51,8 @@ inline bool install(at::DeviceType device, bool on = true) {
     void process(const c10::Warning&) override {}
   } silence;
   const c10::WarningUtils::WarningHandlerGuard guard(&silence);
+  TORCH_CHECK(device == at::kCPU || device == at::kCUDA, "gputopk::install: device must be CPU or CUDA, not ",
+              device);
   const char* const name = device == at::kCUDA ? "gputopk::_install_cuda" : "gputopk::_install_cpu";
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<bool(bool)>().call(on);
 }

@@ -265,14 +265,18 @@ def test_winners_by_index(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
-@pytest.mark.parametrize("form", ["one_cluster", "resident_cluster", "equal_shares"])
-def test_a_list_on_chip_by_index(form, dtype):
-    served = []
-    for family in inputs.names_for(dtype):
-        for shape, k in (("3x9000", 40), ("1x9000", 700), ("2x4101", 300), ("1x20000", 90)):
-            line = f"{name_of(dtype)} {family} {shape} k={k} seed={k} sorted=0 by_index=1"
-            served.append(check(Case.parse(f"{line} form=delegate.{form} largest={k % 4 // 2}")))
-    assert sum(served) >= len(served) // 4
+@pytest.mark.parametrize("devices", ["", "sm_count=1 "])
+def test_winners_by_marks_of_their_columns(dtype, devices):
+    """Of few rows and of many, whose blocks have fewer threads."""
+    cases = [
+        ("3x700", 300, "int64"),
+        ("1x8192", 257, "int32"),
+        ("2x2049", 1500, "int64"),
+        ("2x900", 899, "int32"),
+    ]
+    for shape, k, index_dtype in cases:
+        line = f"{name_of(dtype)} few_distinct {shape} k={k} seed={k} sorted=0 by_index=1 {devices}"
+        assert check(Case.parse(f"{line}form=air.one_block index_dtype={index_dtype}"))
 
 
 LAST = "sorted=0 last_alone=1"

@@ -404,8 +404,8 @@ ResidentCluster ResidentCluster::plan(const Problem& problem, const Device& devi
         if (int64_t{blocks} * threads * elements < places) continue;
         if (best.threads > 0 && us >= least) break;
         // Where an SM has more than a block, others work meanwhile.
-        const bool in_parts = !problem.by_index && problem.k >= tuning::kResidentPartsMinK &&
-                              all_blocks <= static_cast<double>(device.sm_count);
+        const bool in_parts =
+            problem.k >= tuning::kResidentPartsMinK && all_blocks <= static_cast<double>(device.sm_count);
         best = {
             threads, elements, blocks, static_cast<int>(rank), static_cast<int>(room), in_parts ? blocks : 1};
         least = us;

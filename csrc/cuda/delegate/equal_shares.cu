@@ -63,7 +63,6 @@ struct Params {
   int64_t places;        // of a row in the outputs
   int room;              // candidates of a row
   int prefetched_tiles;  // while bounds are found
-  bool by_index;         // as winners are wanted
   Lists<Bits> lists;
   WinnerWriter<Bits> output;
 };
@@ -291,11 +290,10 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   const int64_t part_cols = part_of_cluster(row.cols, cluster_blocks, sizeof(Bits));
   const int64_t first = min(number_in_cluster * part_cols, row.cols);
   const Part<Bits> part = part_of(row, first, min(part_cols, row.cols - first));
-  // Where all candidates win, and any order will do, too.
-  bool is_selected = true, by_position = params.by_index;
+  bool is_selected = true, by_position = false;  // where all candidates win, and any order will do
   if constexpr (Rows::kWindows) {
     is_selected = !write_unselected(params.rows, row, part, is_first, state.count, params.places, output);
-    by_position = params.by_index || (params.rows.rows.any_order && row.k == state.count);
+    by_position = params.rows.rows.any_order && row.k == state.count;
   }
   follow_kernel_before();  // all wait: the launch behind may write to the lists once this kernel has ended
   if (!is_selected) return;
@@ -320,17 +318,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
     count = __ldcg(counts);
   }
   const Bits* const values = params.lists.values + number * params.room;
-  const Index* indices = params.lists.indices + number * params.room;
-  if (params.by_index) {
-    each_in_block(count, [&](uint32_t i) {
-      memory.values[i] = values[i];
-      memory.indices[i] = indices[i];
-    });
-    __syncthreads();  // the list is on chip
-    keep_winners(static_cast<int>(count), row, order, memory, shared, of_sort);
-    count = static_cast<uint32_t>(row.k);
-    indices = memory.indices;
-  }
+  const Index* const indices = params.lists.indices + number * params.room;
   sort_in_block<kItems>(
       static_cast<int>(count), row.k, order, memory, of_sort,
       [&](int i, Bits& bits, Index& index) {
@@ -340,7 +328,7 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       [&](int rank, Bits bits, Index index) {
         output.write(rank, by_position ? row.begin[index] : bits, index);
       },
-      by_position ? Ties<Word, Index>{} : Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
+      Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
 }
 
 template <int kItems, class Order, class Rows>
@@ -354,7 +342,6 @@ ErrorCode launch(const EqualShares& config, const Problem& problem, const Buffer
   params.places = problem.k;
   params.room = config.room;
   params.prefetched_tiles = config.prefetched_tiles;
-  params.by_index = problem.by_index;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
   Workspace workspace(buffers.workspace);
   params.lists.carve(workspace, problem.rows, config.room);

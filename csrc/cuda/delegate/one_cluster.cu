@@ -45,7 +45,6 @@ struct Params {
   int64_t places;        // of a row in the outputs
   int room;              // candidates
   int prefetched_tiles;  // while the bound is found
-  bool by_index;         // as winners are wanted
   WinnerWriter<Bits> output;
 };
 
@@ -96,8 +95,8 @@ __global__ void __launch_bounds__(most_threads(kAhead))
   };
   const uint64_t k = static_cast<uint64_t>(row.k), room = static_cast<uint64_t>(params.room);
 
-  // Where all candidates win, and any order will do, too: they are listed whole, without a bound.
-  bool by_position = params.by_index;
+  // By position where all candidates win, and any order will do: they are listed whole, without a bound.
+  bool by_position = false;
   int64_t count = row.cols;
   typename Rows::OfRow candidates{};
   Extended<Bits> bound{};  // that all elements reach
@@ -105,7 +104,7 @@ __global__ void __launch_bounds__(most_threads(kAhead))
     candidates = {params.rows.rows.candidates.of(row_number)};
     count = params.rows.count_of(row_number, row);
     if (write_unselected(params.rows, row, part, number == 0, count, params.places, output_of_row())) return;
-    by_position = params.by_index || (params.rows.rows.any_order && row.k == count);
+    by_position = params.rows.rows.any_order && row.k == count;
   }
   bool has_bound = false;
   if (!Rows::kWindows || !is_listed_whole(row, count, params.room)) {
@@ -130,14 +129,9 @@ __global__ void __launch_bounds__(most_threads(kAhead))
 
   // Step 3.
   if (!bring_together(listed, shared.listed, blocks, number, memory, of_sort)) return;
-  int entries = static_cast<int>(listed.all);
-  if (params.by_index) {
-    keep_winners(entries, row, order, memory, shared, of_sort);
-    entries = row.k;
-  }
   const auto output = output_of_row();
   sort_prepared<kItems>(
-      entries, row.k, order, memory, of_sort,
+      static_cast<int>(listed.all), row.k, order, memory, of_sort,
       [&](int i, Bits& bits, Index& index) {
         bits = by_position ? Bits{} : memory.values[i];  // equals go by index
         index = memory.indices[i];
@@ -145,7 +139,7 @@ __global__ void __launch_bounds__(most_threads(kAhead))
       [&](int rank, Bits bits, Index index) {
         output.write(rank, by_position ? row.begin[index] : bits, index);
       },
-      by_position ? Ties<Word, Index>{} : Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
+      Ties<Word, Index>::at(bound, static_cast<Index>(row.cols - 1)));
 }
 
 template <int kItems, bool kAhead, class Order, class Rows>
@@ -158,7 +152,6 @@ ErrorCode launch(const OneCluster& config, const Problem& problem, const Buffers
   params.places = problem.k;
   params.room = config.room;
   params.prefetched_tiles = config.prefetched_tiles;
-  params.by_index = problem.by_index;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   const size_t shared_bytes =

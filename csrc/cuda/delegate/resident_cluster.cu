@@ -41,7 +41,6 @@ struct Params {
   int rank;           // of the bound among a block's delegates
   int room;           // for candidates
   bool in_parts;      // each block puts a part of what is listed in order
-  bool by_index;      // as winners are wanted
   WinnerWriter<Bits> output;
 };
 
@@ -295,11 +294,9 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
       }
       listed =
           by_mail ? count_by_mail(own_listed, blocks, number, lists) : count_lists(shared, blocks, number);
-      // By index, equals of the bound stand among those above it.
-      if (listed.all > room && !params.by_index &&
-          write_equals<Order, kElements>(row, part, params.part_cols, blocks, number, order, bound,
-                                         static_cast<uint32_t>(room), memory, equals, output, listed,
-                                         own_listed)) {
+      if (listed.all > room && write_equals<Order, kElements>(row, part, params.part_cols, blocks, number,
+                                                              order, bound, static_cast<uint32_t>(room),
+                                                              memory, equals, output, listed, own_listed)) {
         wanted = static_cast<int>(min(k, listed.all));
         by_mail = false;
       }
@@ -325,20 +322,13 @@ __global__ void __launch_bounds__(tuning::kClusterMaxThreads)
   } else if (!bring_together(listed, own_listed, blocks, number, memory, of_sort)) {
     return;
   }
-  int entries = static_cast<int>(listed.all);
-  if (params.by_index) {
-    keep_winners(entries, row, order, memory, shared, of_sort);
-    entries = wanted;
-  }
   sort_prepared<tuning::kResidentClusterItems>(
-      entries, wanted, order, memory, of_sort,
+      static_cast<int>(listed.all), wanted, order, memory, of_sort,
       [&](int i, Bits& bits, Index& index) {
-        bits = params.by_index ? Bits{} : memory.values[i];  // equals go by index
+        bits = memory.values[i];
         index = memory.indices[i];
       },
-      [&](int rank, Bits bits, Index index) {
-        output.write(rank, params.by_index ? row.begin[index] : bits, index);
-      });
+      [&](int rank, Bits bits, Index index) { output.write(rank, bits, index); });
 }
 
 template <class Order, int kElements>
@@ -351,7 +341,6 @@ ErrorCode launch(const ResidentCluster& config, const Problem& problem, const Bu
   params.rank = config.rank;
   params.room = config.room;
   params.in_parts = config.ordered_by > 1;
-  params.by_index = problem.by_index;
   params.output = {static_cast<Bits*>(buffers.values), buffers.indices, problem.wide_indices};
 
   const size_t shared_bytes =

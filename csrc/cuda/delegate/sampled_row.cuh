@@ -12,7 +12,6 @@
 #include "cuda/device/block_loop.cuh"
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/cluster.cuh"
-#include "cuda/device/list_selection.cuh"
 #include "cuda/device/maxima_bound.cuh"
 #include "cuda/device/pattern_filter.cuh"
 #include "cuda/device/radix_histogram.cuh"
@@ -449,42 +448,6 @@ __device__ __forceinline__ bool bring_together(const Listed& listed, uint32_t ow
   Cluster::arrive();
   Cluster::wait();  // the first block has all, and needs no other's memory any more
   return number == 0;
-}
-
-// Leaves the k best of a list alone, and of those the indices, where winners are wanted by index: as equals
-// they are then put in order, which is what the memory is prepared for. By all threads of a block, with a
-// barrier before; one is behind.
-template <class Order, class Scratch, class Bits = typename Order::Bits>
-__device__ __noinline__ void keep_winners(int count, const Row<Bits>& row, Order order,
-                                          BlockMemory<Bits, Index> memory, Shared<Bits>& shared,
-                                          Scratch& of_sort) {
-  using Word = typename KeyWord<Bits>::type;
-  __shared__ ListSelectionScratch<Word> scratch;
-  if (count == row.k) return;  // it is prepared for as many
-  const int threads = static_cast<int>(blockDim.x), lane = static_cast<int>(threadIdx.x) % 32;
-  const Index last_index = static_cast<Index>(row.cols - 1);
-  const auto entry = [&](int i) {
-    return Extended<Bits>{order(memory.values[i]), static_cast<Index>(last_index - memory.indices[i])};
-  };
-  find_key_range</*kInFlight=*/1>(count, scratch, [&](int i) { return entry(i).key; });
-  const Extended<Bits> bound =
-      bound_in_list<Word, Index>(count, static_cast<uint64_t>(row.k), /*slack=*/0, row.index_bits,
-                                 tuning::kClusterDigitBits, memory.counters, scratch, entry);
-  if (threadIdx.x == 0) shared.listed = 0;
-  for (int first = 0; first < count; first += threads) {
-    const int i = first + static_cast<int>(threadIdx.x);
-    const bool wins = i < count && !(entry(i) < bound);
-    const Index index = wins ? memory.indices[i] : 0;
-    const unsigned winners = __ballot_sync(~0u, wins);
-    // All of this turn have been read, and places of earlier ones alone are written; the count is zero.
-    __syncthreads();
-    uint32_t at = 0;
-    if (lane == 0 && winners != 0) at = atomicAdd(&shared.listed, static_cast<uint32_t>(__popc(winners)));
-    at = __shfl_sync(~0u, at, 0) + __popc(winners & ((1u << lane) - 1));
-    if (wins) memory.indices[at] = index;
-  }
-  prepare_sort(row.k, memory, of_sort);
-  __syncthreads();  // winners alone are left, and the sort's memory is clear
 }
 
 // What a window's row needs no selection for: padding, and rows of which all is wanted in any order. True if

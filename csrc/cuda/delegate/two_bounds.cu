@@ -289,7 +289,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
       },
       [&](int64_t first) {
         // What lies behind a bound's index does not reach it, or is not above it, by its key alone. The
-        // lowest of all bounds, or the highest, has an index beyond the row's.
+        // highest of all bounds has an index beyond the row's.
         reaching.raise(low.key, first > index_of_bound(low));
         if (many) {
           above.raise(high.key, high.reversed > last_index || first + kLaneSpan > index_of_bound(high));
@@ -316,7 +316,6 @@ struct Memory {
          BoundSample<Bits, Index>& sample) {
     params.digit_bits = config.digit_bits;
     params.buffer_capacity[0] = config.buffer;
-    // A pass stores at most half of what it reads.
     params.buffer_capacity[1] = config.buffer / tuning::kTwoBoundsSecondBuffer;
     sample.set(config.sample, config.ranks, problem.cols);
     Workspace workspace(base);

@@ -78,8 +78,8 @@ struct BoundSample {
 };
 
 // Launches what writes the bounds, and a key near the row's greatest, to each row's state, which is zero:
-// `bound` and `upper`, extended keys, so that guesses are as good on crowded rows as on others. The lowest
-// and the highest of all have an index beyond the row's.
+// `bound` and `upper`, extended keys, so that guesses are as good on crowded rows as on others. The highest
+// of all has an index beyond the row's; the lowest, all zero, is reached by every element.
 template <class Order, class Index>
 cudaError_t find_bounds(const RadixPasses<typename Order::Bits, Index>& params,
                         const BoundSample<typename Order::Bits, Index>& sample, Order order, int64_t rows,

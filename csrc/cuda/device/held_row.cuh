@@ -24,7 +24,8 @@ inline constexpr int kHeldBins = 1 << tuning::kHeldDigitBits;
 
 // Of a row; all zero at first, but for the histograms, of which the first is.
 struct alignas(16) HeldState {
-  // Of the keys that the first digit leaves, where those are many: the greatest, and the greatest complement.
+  // Of the keys that the first digit leaves, where those are many, or, for winners in order, of these and of
+  // all that are better: the greatest, and the greatest complement.
   unsigned long long greatest, least;
   uint32_t arrived;  // at the row's barrier
   uint32_t listed;   // candidates
@@ -48,7 +49,7 @@ struct HeldLists {
   static_assert(kRoom * (sizeof(Word) + sizeof(Index)) <= kHeldBins * sizeof(uint32_t));
 
   HeldState* states;  // rows
-  uint32_t* certain;  // rows x blocks: winners that are better than all candidates
+  uint32_t* certain;  // rows x blocks: winners that need no list
   Word* keys;         // rows x kRoom
   Index* reversed;    //
 
@@ -67,7 +68,7 @@ struct HeldScratch {
   TargetDigit<uint32_t> target;
   ExtendedKey<Word, uint32_t> bound;
   uint32_t warp_sums[tuning::kHeldThreads / 32];
-  uint32_t certain;  // winners of this block
+  uint32_t certain;  // winners of this block that need no list
   uint32_t before;   // winners of the blocks before it
 };
 

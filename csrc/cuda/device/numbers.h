@@ -180,7 +180,7 @@ constexpr int64_t held_blocks(int64_t sm_count, int64_t rows) {
 // Of 32 bits two digits leave some ten to hundred candidates of 10^7, of 2-byte dtypes as many as are put in
 // order.
 inline constexpr int kHeldDigitBits = 11;
-// A block's part is a vector a thread, or as many more as there are.
+// A block's part is about a vector a thread, or as many more as there are.
 inline constexpr int64_t kHeldLeastVectors = kHeldThreads;
 inline constexpr int kHeldVectorsOfLine = 8;
 // It is of whole lines: of so many vectors, one of `blocks` parts.

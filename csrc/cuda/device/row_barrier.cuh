@@ -39,7 +39,7 @@ class RowBarrier {
     if (threadIdx.x == 0) Arrived(*arrived_).fetch_add(1u, ::cuda::memory_order_release);
   }
   __device__ void wait_for_all() {
-    // Were a block ever missing, after some seconds an error is better than a GPU that hangs.
+    // Were a block ever missing, an error after a while is better than a GPU that hangs.
     constexpr int kMostNaps = 1 << 26;
     awaited_ += blocks_;
     if (threadIdx.x == 0) {

@@ -1,5 +1,5 @@
-// A whole row in the registers of a block, as numbers that compare in one instruction: rows of up to 2^15
-// elements, wherever they begin.
+// A whole row in the registers of a block, or of several, as numbers that compare in one instruction: of up
+// to 2^15 elements a block, wherever the row begins.
 #pragma once
 
 #include <cuda_fp16.h>

@@ -255,17 +255,8 @@ Problem varlen_selection(const VarlenProblem& varlen, int64_t cols) {
   // Padding entries have positions from cols on.
   if (!varlen.kth_alone) selection.wide_indices = varlen.problem.cols + varlen.problem.k > INT32_MAX;
   selection.sorted = varlen.order == WinnerOrder::kByValue && !varlen.kth_alone;
-  selection.by_index = varlen.order == WinnerOrder::kByIndex && !varlen.kth_alone;
   selection.cols = cols;
   return selection;
-}
-
-template <class Form>
-double microseconds_of_windows(const Form& form, Problem problem, const Device& device) {
-  const bool orders = problem.by_index && !kWritesWindowsByIndex<Form>;
-  const double step = orders ? microseconds_of_order(problem, device) : 0;
-  if (orders) problem.by_index = false;
-  return microseconds_of(form, problem, device) + step;
 }
 
 VarlenPlan varlen_plan_of(const VarlenProblem& varlen, const Device& device, const VarlenConfig& config,
@@ -274,16 +265,14 @@ VarlenPlan varlen_plan_of(const VarlenProblem& varlen, const Device& device, con
                   std::nullopt, false};
   if (varlen.kth_alone) return plan;
   plan.ordering = plan.selection;
-  plan.ordering.by_index = false;
   plan.ordering.cols = varlen.problem.cols + varlen.problem.k;
-  if (plan.selection.by_index) {
+  if (varlen.order == WinnerOrder::kByIndex) {
+    plan.ordering.by_index = true;
     plan.ordering.dtype = plan.selection.wide_indices ? DType::kUInt64 : DType::kUInt32;
     plan.ordering.largest = false;
     plan.ordering.magnitude = false;
   }
-  const bool writes_by_index = std::visit(
-      [](const auto& form) { return kWritesWindowsByIndex<std::decay_t<decltype(form)>>; }, config);
-  const bool orders = plan.selection.by_index ? !writes_by_index : plan.selection.sorted && !in_order;
+  const bool orders = varlen.order == WinnerOrder::kByIndex || (plan.selection.sorted && !in_order);
   if (orders && varlen.problem.k > 1) plan.order_rows = sort::OrderRows::plan(plan.ordering, device);
   plan.selection_finishes =
       !std::holds_alternative<air::OneBlock>(config) && !plan.order_rows && varlen.problem.k > 0;
@@ -302,10 +291,10 @@ VarlenPlan make_varlen_plan(const VarlenProblem& varlen, const Device& device, s
   bool found = is_wanted(block.kName);
   // Moving candidates together before is taken to cost as much as selecting from them. Finding them costs the
   // same whatever follows.
-  double least = microseconds_of_windows(block, expected, device) * (varlen.filter.filters() ? 2 : 1);
+  double least = microseconds_of(block, expected, device) * (varlen.filter.filters() ? 2 : 1);
   const auto offer = [&](const auto& config, const Problem& problem) {
     if (!is_wanted(config.kName)) return;
-    const double us = microseconds_of_windows(config, problem, device);
+    const double us = microseconds_of(config, problem, device);
     if (found && !(us < least)) return;
     best = config;
     in_order = true;

@@ -57,12 +57,7 @@ struct Plan : Steps<Config> {
 template <class Form>
 inline constexpr bool kWritesByIndex =
     std::is_same_v<Form, sort::Copy> || std::is_same_v<Form, bitonic::OneWarp> ||
-    std::is_same_v<Form, air::ResidentGrid> || std::is_same_v<Form, delegate::OneCluster> ||
-    std::is_same_v<Form, delegate::ResidentCluster> || std::is_same_v<Form, delegate::EqualShares>;
-// And of windows.
-template <class Form>
-inline constexpr bool kWritesWindowsByIndex =
-    std::is_same_v<Form, delegate::OneCluster> || std::is_same_v<Form, delegate::EqualShares>;
+    std::is_same_v<Form, air::ResidentGrid>;
 
 // Forms that may keep winners in their places themselves: see KeepPlan.
 template <class Form>

@@ -137,6 +137,23 @@ Shape shape_of(const Problem& problem, int64_t entries, const Device& device) {
   return shape;
 }
 
+namespace {
+
+// Fewer entries are ranked sooner, each compared with all.
+Marks marks_of(const Problem& problem, const Device& device) {
+  if (!problem.by_index || problem.k <= tuning::kSortRankedFew) return {};
+  const bool few_rows = problem.rows <= device.sm_count;
+  const int threads =
+      threads_for(problem.k, few_rows ? tuning::kSortItemsFewRows : tuning::kSortItemsManyRows);
+  const int64_t words = divide_up(divide_up(problem.cols, 32), threads) * threads;
+  const bool pays = problem.k <= int64_t{threads} * tuning::kMarkedItems &&
+                    words <= tuning::kMarkedWordsPerEntry * problem.k &&
+                    bytes_of_marks(words) + tuning::kSortStaticBytes <= device.shared_bytes_per_block;
+  return pays ? Marks{static_cast<int>(words), threads} : Marks{};
+}
+
+}  // namespace
+
 const char* unsupported_reason(const Problem& problem, const Device& device) {
   return WholeRows::serves(problem, device)
              ? nullptr
@@ -144,7 +161,7 @@ const char* unsupported_reason(const Problem& problem, const Device& device) {
 }
 
 OrderRows OrderRows::plan(const Problem& problem, const Device& device) {
-  return {shape_of(problem, problem.k, device)};
+  return {shape_of(problem, problem.k, device), marks_of(problem, device)};
 }
 
 Work OrderRows::work(const Problem& problem, const Device& device) const {
@@ -155,10 +172,15 @@ Work OrderRows::work(const Problem& problem, const Device& device) const {
   return work;
 }
 
-size_t OrderRows::workspace_bytes(const Problem& problem) const { return sort_bytes(problem, shape); }
+size_t OrderRows::workspace_bytes(const Problem& problem) const {
+  return marks.words > 0 ? 0 : sort_bytes(problem, shape);
+}
 
 void OrderRows::describe(char* text, size_t text_bytes) const {
-  if (shape.parts == 1) {
+  if (marks.words > 0) {
+    std::snprintf(text, text_bytes, "then order_rows by marks of %d words, %d threads a row", marks.words,
+                  marks.threads);
+  } else if (shape.parts == 1) {
     std::snprintf(text, text_bytes, "then order_rows, %d threads a row", shape.threads);
   } else {
     std::snprintf(text, text_bytes, "then order_rows in %d parts, %d blocks a row", shape.parts,

@@ -17,6 +17,13 @@ inline constexpr int kSortItemsFewRows = 2;
 // Shared memory of the kernels' own variables.
 inline constexpr int kSortStaticBytes = 4 * 1024;
 
+// ---- By marks ----
+
+// Entries of a thread, in registers; and so many words of marks for each entry of a row at most, as all of
+// them are cleared and counted.
+inline constexpr int kMarkedItems = 8;
+inline constexpr int64_t kMarkedWordsPerEntry = 8;
+
 // ---- The last in its place ----
 
 // Entries of a thread that are read together.

@@ -73,6 +73,7 @@ ErrorCode WholeRows::run(const Problem& problem, const Buffers& buffers, Stream 
 ErrorCode OrderRows::run(const Problem& problem, const Buffers& buffers, Stream stream) const {
   const Entries winners{buffers.values, buffers.indices, problem.wide_indices};
   const Rows rows{problem.rows, problem.k, problem.k, winners, problem.k, winners, problem.by_index};
+  if (marks.words > 0) return order_by_marks(problem, rows, marks, stream);
   return sort_rows(problem, rows, shape, buffers.workspace, stream);
 }
 

@@ -45,6 +45,14 @@ ErrorCode visit_row_order(const Problem& problem, const Rows& rows, Visitor&& vi
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, visitor);
 }
 
+// Dynamic shared memory of a block that marks columns: the marks, and how many are before each word.
+constexpr int64_t bytes_of_marks(int64_t words) {
+  return words * int64_t{sizeof(uint32_t) + sizeof(uint16_t)};
+}
+
+// A block puts the entries `rows.to`, of unique indices below problem.cols, in order of index where they are.
+ErrorCode order_by_marks(const Problem& problem, const Rows& rows, const Marks& marks, Stream stream);
+
 // A block sorts a row.
 ErrorCode sort_whole(const Problem& problem, const Rows& rows, const Shape& shape, Stream stream);
 

@@ -27,10 +27,17 @@ struct Shape {
   int tile;            //
 };
 
+// How rows are put in order of index by marking columns, a bit each.
+struct Marks {
+  int words;    // of 32 columns, as many as there are or a few more; 0: rows are sorted
+  int threads;  // of a row's block
+};
+
 // The step behind a selection: puts the winners of each row in order, best first and equal values by index,
 // or all by index, in the outputs themselves.
 struct OrderRows {
   Shape shape;
+  Marks marks;
 
   static OrderRows plan(const Problem& problem, const Device& device);
   Work work(const Problem& problem, const Device& device) const;
