@@ -2,8 +2,8 @@
 // have one index, so that the place of each is how many are marked below it.
 //   1. A row's winners are read, and each marks its column.
 //   2. Each warp counts, in its share of the marks' words, what is marked before each word.
-//   3. Each winner is written to its place: marks of the warps before, of the words before, of the bits
-//   below.
+//   3. Each winner goes to its place: marks of the warps before, of the words before, of the bits below. It
+//      does so on chip, from where rows are written in whole lines.
 
 #include <algorithm>
 #include <atomic>
@@ -36,8 +36,10 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   __shared__ uint32_t of_warps[tuning::kSortMaxThreads / 32];
   uint32_t* const marks = reinterpret_cast<uint32_t*>(dynamic_shared());
   uint16_t* const before = reinterpret_cast<uint16_t*>(marks + words);  // in the warp's share
+  Bits* const placed_bits = reinterpret_cast<Bits*>(before + words);
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
   const int lane = thread % 32, warp = thread / 32, warps = threads / 32, count = static_cast<int>(rows.kept);
+  uint32_t* const placed_indices = reinterpret_cast<uint32_t*>(placed_bits + (count + 7) / 8 * 8);
   const Entries entries = entries_from<Bits>(rows.to, (first_row + blockIdx.x) * rows.kept);
   each_in_block(words / 4, [&](int i) { reinterpret_cast<uint4*>(marks)[i] = uint4{}; });
   follow_kernel_before();
@@ -69,8 +71,12 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
     const int word = static_cast<int>(indices[e] / 32);
     const uint32_t below = marks[word] & ((1u << indices[e] % 32) - 1);
     const uint32_t place = __shfl_sync(~0u, before_warp, word / share) + before[word] + __popc(below);
-    if (thread + e * threads < count) write_entry(entries, place, bits[e], indices[e]);
+    if (thread + e * threads >= count) continue;
+    placed_bits[place] = bits[e];
+    placed_indices[place] = indices[e];
   }
+  __syncthreads();  // all are in their places
+  each_in_block(count, [&](int i) { write_entry(entries, i, placed_bits[i], placed_indices[i]); });
 }
 
 }  // namespace
@@ -78,7 +84,7 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
 ErrorCode order_by_marks(const Problem& problem, const Rows& rows, const Marks& marks, Stream stream) {
   return visit_bits(dtype_bytes(problem.dtype), [&](auto bits) -> ErrorCode {
     const auto kernel = order_by_marks<decltype(bits)>;
-    const size_t bytes = static_cast<size_t>(bytes_of_marks(marks.words));
+    const size_t bytes = static_cast<size_t>(bytes_of_marks(problem, marks.words));
     static std::atomic<uint64_t> allowed;
     cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
     constexpr int64_t kMostBlocks = INT32_MAX;

@@ -146,9 +146,10 @@ Marks marks_of(const Problem& problem, const Device& device) {
   const int threads =
       threads_for(problem.k, few_rows ? tuning::kSortItemsFewRows : tuning::kSortItemsManyRows);
   const int64_t words = divide_up(divide_up(problem.cols, 32), threads) * threads;
-  const bool pays = problem.k <= int64_t{threads} * tuning::kMarkedItems &&
-                    words <= tuning::kMarkedWordsPerEntry * problem.k &&
-                    bytes_of_marks(words) + tuning::kSortStaticBytes <= device.shared_bytes_per_block;
+  const bool pays =
+      problem.k <= int64_t{threads} * tuning::kMarkedItems &&
+      words <= tuning::kMarkedWordsPerEntry * problem.k &&
+      bytes_of_marks(problem, words) + tuning::kSortStaticBytes <= device.shared_bytes_per_block;
   return pays ? Marks{static_cast<int>(words), threads} : Marks{};
 }
 

@@ -45,9 +45,11 @@ ErrorCode visit_row_order(const Problem& problem, const Rows& rows, Visitor&& vi
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, visitor);
 }
 
-// Dynamic shared memory of a block that marks columns: the marks, and how many are before each word.
-constexpr int64_t bytes_of_marks(int64_t words) {
-  return words * int64_t{sizeof(uint32_t) + sizeof(uint16_t)};
+// Dynamic shared memory of a block that marks columns: the marks, how many are before each word, and the
+// entries in their places.
+inline int64_t bytes_of_marks(const Problem& problem, int64_t words) {
+  return words * int64_t{sizeof(uint32_t) + sizeof(uint16_t)} +
+         (problem.k + 7) / 8 * 8 * (dtype_bytes(problem.dtype) + int64_t{sizeof(uint32_t)});
 }
 
 // A block puts the entries `rows.to`, of unique indices below problem.cols, in order of index where they are.
