@@ -88,11 +88,13 @@ PAPERS = {
 
 METHODS = (
     Method("air", "AIR Top-K", "`air`: `air.many_blocks`, and on chip `air.one_block`, `air.one_cluster`, "
-           "`air.resident_row`", "csrc/cuda/air", "air"),
+           "`air.resident_row`, `air.resident_grid`", "csrc/cuda/air", "air"),
     Method("air", "GridSelect", "`grid_select`: `grid_select.registers`, `grid_select.shared_list`",
            "csrc/cuda/grid_select", "grid_select"),
     Method("drtopk", "Dr. Top-k", "`delegate`: `delegate.from_maxima` as in the paper, "
-           "`delegate.from_sample`, `delegate.one_cluster`", "csrc/cuda/delegate", "delegate"),
+           "`delegate.from_sample`, `delegate.two_bounds`, `delegate.one_grid`, `delegate.grid_parts`, "
+           "`delegate.one_cluster`, `delegate.resident_cluster`, `delegate.resident_grid`, "
+           "`delegate.equal_shares`, `delegate.across_rows`", "csrc/cuda/delegate", "delegate"),
     Method("bitonic", "Bitonic Top-K", "`bitonic`: `bitonic.many_blocks` as in the paper, "
            "`bitonic.one_warp`, `bitonic.one_thread`", "csrc/cuda/bitonic", "bitonic"),
     Method("split", "TK_RdSP, TK_StSP, TK_StSPTC", "`split_bucket`: `split_bucket.radix`, "

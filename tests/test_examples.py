@@ -30,6 +30,21 @@ def test_the_recipes_of_ragged_rows_run_one_after_the_other():
     assert 499_000 < names["pruned"].count_nonzero() <= 500_000
 
 
+def test_the_calls_of_rerank_run_and_shards_agree_with_the_whole():
+    page = (FOLDER.parent / "docs" / "rerank.md").read_text()
+    first, shards = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names: dict[str, object] = {}
+    exec(first, names)
+    assert names["distances"].shape == (8, 10) and names["documents"].max() < 2500
+    exec(shards, names)
+    want = names["rerank"](names["queries"], names["vectors"], names["candidate_ids"], 10, unique=True)
+    merged = names["merge_topk"](
+        [p.distances for p in names["parts"]], [p.ids for p in names["parts"]], 10, largest=False, unique=True
+    )
+    assert torch.equal(names["distances"][:, 0], want.distances[:, 0])
+    assert torch.equal(merged.ids[:, 0], want.ids[:, 0])
+
+
 DEVICES = pytest.mark.parametrize("where", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 
 

@@ -7,6 +7,7 @@ input may be freed, or changed in place. Outside transforms most calls get torch
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -82,13 +83,27 @@ _HALVES = (torch.float16, torch.bfloat16)
 
 
 def gather(tensor: Tensor, dim: int, indices: Tensor) -> Tensor:
-    """``tensor.gather(dim, indices)``, of every dtype; of float8 without gradients of its own."""
-    integers = _AS_INTEGERS.get(tensor.dtype)
-    if tensor.dtype in _HALVES and not (tensor.requires_grad or _in_transform()):
-        integers = torch.int16  # torch's own, on the CPU, makes one NaN of all
+    """``tensor.gather(dim, indices)``, of every dtype, with gradients."""
+    if tensor.dtype in _HALVES and not wants_derivative(tensor):
+        # torch's own, on the CPU, makes one NaN of all.
+        return tensor.view(torch.int16).gather(dim, indices).view(tensor.dtype)
+    return moved(lambda tensor: tensor.gather(dim, indices), tensor)
+
+
+def moved(move: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
+    """``move(*tensors)``, of every dtype, with gradients. ``move`` copies elements and computes nothing."""
+    dtype = tensors[0].dtype
+    integers = _AS_INTEGERS.get(dtype)
     if integers is None:
-        return tensor.gather(dim, indices)
-    return tensor.view(integers).gather(dim, indices).view(tensor.dtype)
+        return move(*tensors)
+    bits = move(*(tensor.detach().view(integers) for tensor in tensors))
+    if not (dtype.is_floating_point and any(map(wants_derivative, tensors))):
+        return bits.view(dtype)
+    # Integers have no derivatives: those are of the same move in float32. Its values lack the payloads of NaN
+    # alone, and are written over where autograd does not see it.
+    result = move(*(tensor.float() for tensor in tensors)).to(dtype)
+    result.detach().view(integers).copy_(bits)
+    return result
 
 
 def _scatter_to(sizes: Any, dim: int, indices: Tensor, grad: Tensor) -> Tensor:

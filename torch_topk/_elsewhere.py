@@ -23,8 +23,11 @@ def backend(input: Tensor) -> Literal["cuda", "cpu", "torch"]:
         torch.topk itself for quantized tensors, whose ties are torch's.
 
     Raises:
+        TypeError: no tensor.
         RuntimeError: a CUDA tensor, where the CUDA library is not loaded.
     """
+    if not isinstance(input, Tensor):
+        raise TypeError(f"backend(): argument 'input' must be Tensor, not {type(input).__name__}")
     if input.is_quantized:
         return "torch"
     if input.is_cpu or input.is_meta:

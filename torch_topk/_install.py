@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import torch
 
@@ -16,7 +16,7 @@ _DEVICES = ("cpu", "cuda")
 _OPS = ("topk",)
 
 
-def install(*, devices: Sequence[str] = _DEVICES, ops: Sequence[str] = _OPS) -> None:
+def install(*, devices: Iterable[str] = _DEVICES, ops: Iterable[str] = _OPS) -> None:
     """Puts these kernels behind ``torch.topk``, for the whole process: ``Tensor.topk``, models, torchvision
     and C++ code call them from then on, unchanged. Nothing does this unasked, and twice is once.
 
@@ -40,27 +40,33 @@ def install(*, devices: Sequence[str] = _DEVICES, ops: Sequence[str] = _OPS) -> 
     _switch(devices, ops, True)
 
 
-def uninstall(*, devices: Sequence[str] = _DEVICES, ops: Sequence[str] = _OPS) -> None:
+def uninstall(*, devices: Iterable[str] = _DEVICES, ops: Iterable[str] = _OPS) -> None:
     """Takes ``install`` back: torch's own kernels are there again. Where nothing is installed, nothing is
     done."""
     _switch(devices, ops, False)
 
 
 @contextlib.contextmanager
-def installed(*, devices: Sequence[str] = _DEVICES, ops: Sequence[str] = _OPS) -> Iterator[None]:
+def installed(*, devices: Iterable[str] = _DEVICES, ops: Iterable[str] = _OPS) -> Iterator[None]:
     """``install`` for a ``with`` block, for all threads; at its end all is as it was before."""
     switched = _switch(devices, ops, True)
     try:
         yield
     finally:
-        _switch(switched, ops, False)
+        _switch(switched, _OPS, False)  # not `ops`, which an iterator gives once
 
 
-def _switch(devices: Sequence[str], ops: Sequence[str], on: bool) -> list[str]:
+def _some_of(name: str, given: Iterable[str], known: tuple[str, ...]) -> list[str]:
+    # An iterator gives them once.
+    some = [given] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
+    if isinstance(given, str) or any(one not in known for one in some):
+        raise ValueError(f"{name} must be some of {known}, not {given!r}")
+    return some
+
+
+def _switch(devices: Iterable[str], ops: Iterable[str], on: bool) -> list[str]:
     """Returns the devices for which that changed anything."""
-    for name, given, known in (("devices", devices, _DEVICES), ("ops", ops, _OPS)):
-        if isinstance(given, str) or not set(given) <= set(known):
-            raise ValueError(f"{name} must be some of {known}, not {given!r}")
+    devices, ops = _some_of("devices", devices, _DEVICES), _some_of("ops", ops, _OPS)
     if on and "cuda" in devices and not has_cuda and torch.cuda.is_available():
         raise RuntimeError(f"install(): no kernels for cuda: {why_no_cuda()}; or leave it out of devices")
     switches = {"cpu": torch.ops.gputopk._install_cpu}

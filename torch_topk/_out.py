@@ -1,7 +1,8 @@
-"""``topk(..., out=(values, indices))``: torch's rules about outs that the operator leaves to its caller."""
+"""Outs: torch's rules about them that the operators leave to their callers, and results copied to them."""
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from typing import Any
 
@@ -11,6 +12,7 @@ from torch.autograd import forward_ad
 
 from ._errors import call
 from ._fakes import check_request, result_shape
+from ._overlap import overlap, overlaps_itself
 
 
 def two_tensors(out: Any) -> tuple[Tensor, Tensor]:
@@ -60,20 +62,51 @@ def topk_into(
     )  # fmt: skip
 
 
-def copy_into(result: tuple[Tensor, Tensor], values: Tensor, indices: Tensor) -> None:
+def copy_into(result: tuple[Tensor, Tensor], input: Tensor, values: Tensor, indices: Tensor) -> None:
     """The same with a result that is there."""
-    for name, out, want in zip(("values", "indices"), (values, indices), result, strict=True):
+    outs = {"values": values, "indices": indices}
+    for (name, out), want in zip(outs.items(), result, strict=True):
         for what in ("dtype", "device"):
             if getattr(out, what) != getattr(want, what):
                 raise RuntimeError(
                     f"topk(): Expected out tensor to have {what} {getattr(want, what)}, "
                     f"but got {getattr(out, what)} instead ({name})"
                 )
-    _check_not_inference(values, indices)
-    for out, want in zip((values, indices), result, strict=True):
+    if not torch.compiler.is_compiling():  # nothing is there yet
+        _check_not_inference(values, indices)
+    for out, want in zip(outs.values(), result, strict=True):
         if out.shape != want.shape:
             _resize(out, list(want.shape))
+    check_apart("topk", outs, {"the input": input})
+    for out, want in zip(outs.values(), result, strict=True):
         out.copy_(want)
+
+
+def check_apart(function: str, outs: dict[str, Tensor], inputs: dict[str, Tensor | None]) -> None:
+    """What operators check of the outs that they write to: no element shares memory with another."""
+    if torch.compiler.is_compiling():
+        return
+    for name, out in outs.items():
+        if overlaps_itself(out):
+            raise RuntimeError(
+                f"{function}(): unsupported operation: more than one element of the written-to tensor refers "
+                "to a single memory location. Please clone() the tensor before performing the operation. "
+                f"({name})"
+            )
+    pairs = [(out, other) for out in outs.items() for other in inputs.items()]
+    for (name, out), (other_name, other) in (*pairs, *itertools.combinations(outs.items(), 2)):
+        if other is not None and overlap(out, other):
+            raise RuntimeError(
+                f"{function}(): unsupported operation: some elements of the input tensor and the written-to "
+                "tensor refer to a single memory location. Please clone() the tensor before performing the "
+                f"operation. ({name} and {other_name})"
+            )
+
+
+def is_negative(tensor: Tensor | None) -> bool:
+    """Whether the tensor's memory holds the negatives of its elements, as of ``z.conj().imag``: no operator
+    of ours may write there. Dynamo can neither tell, nor trace such tensors."""
+    return tensor is not None and not torch.compiler.is_compiling() and tensor.is_neg()
 
 
 def _can_hold(values: Tensor, indices: Tensor, input: Tensor, index_dtype: torch.dtype) -> bool:
@@ -96,4 +129,8 @@ def _resize(tensor: Tensor, shape: list[int]) -> None:
             f"{list(tensor.shape)}, which does not match the required output shape {shape}.",
             stacklevel=5,
         )
-    tensor.resize_(shape)
+    if torch.is_grad_enabled() or not tensor.requires_grad:
+        tensor.resize_(shape)
+    else:
+        with torch._C._AutoDispatchBelowAutograd():  # which would refuse, even where it records nothing
+            tensor.resize_(shape)

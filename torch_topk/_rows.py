@@ -6,13 +6,16 @@ import functools
 import math
 import operator
 import struct
+from enum import IntEnum
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
-from ._autograd import _AS_INTEGERS
+from ._autograd import _AS_INTEGERS, is_functorch_active, moved
+from ._overlap import overlaps_itself
+from ._sharding import is_dtensor
 
 _UNSIGNED = {torch.uint16: torch.int32, torch.uint32: torch.int64}
 
@@ -95,11 +98,8 @@ def _bits_of_number(number: bytes | int, dtype: torch.dtype) -> int:
 
 
 def select(mask: Tensor, tensor: Tensor, otherwise: Tensor) -> Tensor:
-    """``torch.where``, of every dtype."""
-    integers = _AS_INTEGERS.get(tensor.dtype)
-    if integers is None:
-        return torch.where(mask, tensor, otherwise)
-    return torch.where(mask, tensor.view(integers), otherwise.view(integers)).view(tensor.dtype)
+    """``torch.where``, of every dtype, with gradients."""
+    return moved(lambda tensor, otherwise: torch.where(mask, tensor, otherwise), tensor, otherwise)
 
 
 def repeated(keys: Tensor) -> Tensor:
@@ -114,8 +114,7 @@ def check_dim(function: str, input: Any, dim: Any) -> int:
     """``dim`` from the last, as a negative number."""
     if not isinstance(input, Tensor):
         raise TypeError(f"{function}(): argument 'input' must be Tensor, not {type(input).__name__}")
-    if isinstance(dim, bool) or not isinstance(dim, int):
-        raise TypeError(f"{function}(): argument 'dim' must be int, not {type(dim).__name__}")
+    dim = integer(function, "dim", dim)
     dims = max(input.dim(), 1)
     if not -dims <= dim < dims:
         raise IndexError(
@@ -127,6 +126,8 @@ def check_dim(function: str, input: Any, dim: Any) -> int:
 
 def numbers_of_rows(function: str, name: str, numbers: Tensor, rows: Tensor) -> Tensor:
     """One integer a row, as int64 with a last dimension of 1; ``rows`` has the selected dimension last."""
+    if not isinstance(numbers, Tensor):
+        raise TypeError(f"{function}(): argument '{name}' must be Tensor, not {type(numbers).__name__}")
     if numbers.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{function}(): {name} must be int32 or int64, not {numbers.dtype}")
     return one_a_row(function, name, numbers.long(), rows)
@@ -146,20 +147,69 @@ def one_a_row(function: str, name: str, numbers: Tensor, rows: Tensor, whose: st
     return numbers.expand(rows.shape[:-1]).unsqueeze(-1)
 
 
-def integer(function: str, name: str, number: Any) -> int:
-    """NumPy's integers are integers; tensors would have to be read."""
+def check_apart(function: str, name: str, tensor: Tensor) -> None:
+    """Refuses to write to a tensor of which elements share memory."""
+    if type(tensor) is Tensor and tensor.layout == torch.strided and tensor.is_contiguous():
+        return
+    if is_dtensor(tensor):
+        tensor = tensor.to_local()
+    if tensor.layout == torch.strided and has_elements(tensor) and overlaps_itself(tensor):
+        raise RuntimeError(f"{function}(): two elements of {name} share memory")
+
+
+def has_elements(tensor: Tensor) -> bool:
+    """Whether there is any element here, and not a traced program's or a transform's stand-in for some."""
+    is_traced = torch.compiler.is_compiling() or is_functorch_active() or torch._C._len_torch_dispatch_stack()
+    return type(tensor) in (Tensor, torch.nn.Parameter) and not is_traced and tensor.numel() > 0
+
+
+def integer(function: str, name: str, number: Any, kinds: str = "int") -> int:
+    """An integer as torch.topk takes it: NumPy's are integers, bools are not. Tensors would have to be read.
+    ``kinds``: for the message, what the argument may be."""
     if isinstance(number, (int, torch.SymInt)) and not isinstance(number, bool):
         return number
-    if isinstance(number, (bool, Tensor)) or not hasattr(number, "__index__"):
-        raise TypeError(f"{function}(): argument '{name}' must be int, not {type(number).__name__}")
-    return operator.index(number)
+    if not isinstance(number, (bool, Tensor)) and hasattr(number, "__index__"):
+        try:
+            return operator.index(number)
+        except TypeError:  # an array of several numbers has the method too
+            pass
+    raise TypeError(f"{function}(): argument '{name}' must be {kinds}, not {type(number).__name__}")
 
 
-def check_count(function: str, k: Any) -> None:
-    if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt, Tensor)):
-        raise TypeError(f"{function}(): argument 'k' must be int or Tensor, not {type(k).__name__}")
+def count(function: str, k: Any) -> int | Tensor:
+    """A ``k`` that may also be a tensor, with a number a row."""
+    return k if isinstance(k, Tensor) else integer(function, "k", k, "int or Tensor")
+
+
+def check_bool(function: str, name: str, flag: Any) -> None:
+    if not isinstance(flag, bool):
+        raise TypeError(f"{function}(): argument '{name}' must be bool, not {type(flag).__name__} {flag!r}")
+
+
+def check_dtype(function: str, name: str, dtype: Any) -> None:
+    if not isinstance(dtype, torch.dtype):
+        raise TypeError(f"{function}(): argument '{name}' must be torch.dtype, not {type(dtype).__name__}")
 
 
 def check_choice(function: str, name: str, choice: Any, choices: tuple[str, ...]) -> None:
+    if not isinstance(choice, str):
+        raise TypeError(f"{function}(): argument '{name}' must be str, not {type(choice).__name__}")
     if choice not in choices:
         raise ValueError(f"{function}(): {name} must be one of {', '.join(choices)}, not {choice!r}")
+
+
+def number_of(function: str, name: str, member: Any, kind: type[IntEnum]) -> int:
+    """The number of a member of ``kind``, which may be given by its name or its number too."""
+    members = kind.__members__
+    if isinstance(member, str):
+        if member in members:
+            return members[member].value
+    elif not isinstance(member, int) or isinstance(member, bool):
+        raise TypeError(
+            f"{function}(): argument '{name}' must be {kind.__name__}, its name or int, "
+            f"not {type(member).__name__}"
+        )
+    elif member in members.values():
+        return int(member)
+    names = ", ".join(f"{known.name} ({known.value})" for known in members.values())
+    raise ValueError(f"{function}(): {name} must be one of {names}, not {member!r}")

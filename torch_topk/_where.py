@@ -120,6 +120,8 @@ def topk_where(
     _check_keys(keys)
     dim = _rows.check_dim("topk_where", keys[0], dim)
     k = _rows.integer("topk_where", "k", k)
+    pad_index = _rows.integer("topk_where", "pad_index", pad_index)
+    _rows.check_dtype("topk_where", "index_dtype", index_dtype)
     _rows.check_choice("topk_where", "order", order, _ORDERS)
     flags = [
         _Key(*both)
@@ -258,11 +260,7 @@ def _filter_of(wheres: tuple[Any, ...], key: Tensor, dim: int) -> _Filter:
         name = "mask" if len(wheres) == 1 else f"mask[{i}]"
         if isinstance(where, Condition):
             column = _beside(f"{name}.column", where.column, key, dim)
-            if where.comparison not in _COMPARISONS:
-                raise ValueError(
-                    f"topk_where(): {name}.comparison must be one of {' '.join(_COMPARISONS)}, "
-                    f"not {where.comparison!r}"
-                )
+            _rows.check_choice("topk_where", f"{name}.comparison", where.comparison, _COMPARISONS)
             threshold = _threshold(f"{name}.threshold", where.threshold, column, key, dim)
             filter = filter.also(column, _COMPARISONS.index(where.comparison), threshold)
             continue

@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ._messages import exchange, pack, unpack
-from ._rows import integers_of
+from ._rows import check_bool, check_choice, integer, integers_of
 from ._sharding import is_dtensor
 from .ops import _DTYPES
 from .ops import topk as topk_of_rows
@@ -35,6 +35,8 @@ from .ops import topk as topk_of_rows
 __all__ = ["ShardedTopK", "topk"]
 
 Gather = Literal["all", "root", "none"]
+
+_NAME = "torch_topk.distributed.topk"
 
 # Digits of the search for the k-th best: 2048 counts a row and pass.
 _DIGIT_BITS = 11
@@ -90,14 +92,16 @@ def topk(
         with the most has, and behind counts[row] of them index -1 and value 0. No gradients.
 
     Raises:
+        TypeError, ValueError: on a rank with an argument of another type or name; the others are told.
         RuntimeError: on all ranks, before anything is selected: the ranks disagree in k, dtype, leading
-            dimensions or flags, pieces overlap, k is out of range, or one of them cannot take part. A rank
+            dimensions or flags, pieces overlap, k is out of range, or another rank cannot take part. A rank
             that has ended or never calls is the process group's error, after its time-out.
     """
     rank, shards = _agree(local, k, group, offset, largest, magnitude, sorted, gather)
+    k = integer(_NAME, "k", k)
     if not 0 <= k <= sum(shards.sizes):
         raise RuntimeError(
-            f"torch_topk.distributed.topk(): selected index k out of range: k is {k}, and a row has "
+            f"{_NAME}(): selected index k out of range: k is {k}, and a row has "
             f"{sum(shards.sizes)} elements over all ranks"
         )
     rows = local.detach().reshape(math.prod(local.shape[:-1]), local.shape[-1])
@@ -133,28 +137,36 @@ class Shards(NamedTuple):
 # ---- Agreement ----
 
 
-def _why_not(local: Any, k: Any, group: Any, offset: Any, gather: Any) -> str | None:
-    """What keeps this rank from taking part."""
+def _check_own(
+    local: Any, k: Any, group: Any, offset: Any, largest: Any, magnitude: Any, sorted: Any, gather: Any
+) -> tuple[int, int]:
+    """``k``, and ``offset`` or -1 for none. Raises what keeps this rank from taking part."""
+
+    def refuse(words: str) -> None:
+        raise RuntimeError(f"{_NAME}(): rank {dist.get_rank(group)}: {words}")
+
     if not isinstance(local, Tensor):
-        return f"local must be a Tensor, not {type(local).__name__}"
+        raise TypeError(f"{_NAME}(): argument 'local' must be Tensor, not {type(local).__name__}")
+    k = integer(_NAME, "k", k)
+    if offset is not None:
+        offset = integer(_NAME, "offset", offset, "int or None")
+    for name, flag in (("largest", largest), ("magnitude", magnitude), ("sorted", sorted)):
+        check_bool(_NAME, name, flag)
+    check_choice(_NAME, "gather", gather, _GATHERS)
     if is_dtensor(local):
-        return "local is a DTensor, which torch_topk.topk() takes whole; its to_local() is what a rank has"
+        refuse("local is a DTensor, which torch_topk.topk() takes whole; its to_local() is what a rank has")
     if local.device.type not in _device_types(group):
         backends = dist.get_backend_config(group)
-        return f"local is on {local.device}, where the group's backends, {backends}, send nothing"
+        refuse(f"local is on {local.device}, where the group's backends, {backends}, send nothing")
     if not 1 <= local.dim() <= _MOST_DIMS:
-        return f"local must have 1 to {_MOST_DIMS} dimensions, but has {local.dim()}"
+        refuse(f"local must have 1 to {_MOST_DIMS} dimensions, but has {local.dim()}")
     if local.dtype not in _DTYPES:
-        return f"dtype {local.dtype} is not served"
-    if not isinstance(k, int) or isinstance(k, bool):
-        return f"k must be int, not {type(k).__name__}"
+        refuse(f"dtype {local.dtype} is not served")
     if abs(k) >= 2**63:
-        return f"k is {k}, which no row has"
-    if offset is not None and (not isinstance(offset, int) or not 0 <= offset < 2**63):
-        return f"offset must be None or an int in [0, 2^63), not {offset!r}"
-    if gather not in ("all", "root", "none"):
-        return f"gather must be all, root or none, not {gather!r}"
-    return None
+        refuse(f"k is {k}, which no row has")
+    if offset is not None and not 0 <= offset < 2**63:
+        refuse(f"offset must be in [0, 2^63), but is {offset}")
+    return k, -1 if offset is None else offset
 
 
 def _agree(
@@ -170,28 +182,32 @@ def _agree(
 ) -> tuple[int, Shards]:
     """One small message, in which every rank says what it was asked. Raises on all of them, or on none.
     `extent`: of the piece, where `local` is a list of its best."""
-    trouble = _why_not(local, k, group, offset, gather)
-    if trouble is None:
-        flags = bool(largest) + 2 * bool(magnitude) + 4 * bool(sorted) + 8 * _GATHERS.index(gather)
+    trouble = None
+    try:
+        if local is None and extent is not None:
+            raise RuntimeError("StreamingTopK: there has been no chunk yet")
+        k, place = _check_own(local, k, group, offset, largest, magnitude, sorted, gather)
+    except (TypeError, ValueError, RuntimeError) as error:
+        trouble = error  # raised once the others are told, which wait for this rank
+        mine = [0] * (8 + _MOST_DIMS - 1)
+    else:
+        flags = largest + 2 * magnitude + 4 * sorted + 8 * _GATHERS.index(gather)
         leading = list(local.shape[:-1]) + [-1] * (_MOST_DIMS - local.dim())
-        place = -1 if offset is None else offset
         dtype, device_type = _DTYPES_IN_ORDER.index(local.dtype), _DEVICE_TYPES.index(local.device.type)
         mine = [1, k, dtype, flags, device_type, *leading, local.shape[-1], place]
         mine.append(local.shape[-1] if extent is None else extent)
-    else:
-        mine = [0] * (8 + _MOST_DIMS - 1)
     # Where all ranks look for it, wherever their pieces are.
     device = torch.device(_device_types(group)[0])
     if isinstance(local, Tensor) and local.device.type == device.type:
         device = local.device
     said = exchange(torch.tensor(mine, dtype=torch.int64, device=device), group).tolist()
     rank = dist.get_rank(group)
+    if trouble is not None:
+        raise trouble
 
     def refuse(words: str) -> None:
-        raise RuntimeError(f"torch_topk.distributed.topk(): {words}")
+        raise RuntimeError(f"{_NAME}(): {words}")
 
-    if trouble is not None:
-        refuse(f"rank {rank}: {trouble}")
     for other, theirs in enumerate(said):
         if theirs[0] == 0:
             refuse(f"rank {other} was called with arguments that are not served: it says which")
@@ -247,8 +263,8 @@ def _to_root(mine: Tensor, group: dist.ProcessGroup | None) -> Tensor | None:
 
 
 def merge_lists(
-    values: Tensor,
-    indices: Tensor,
+    values: Tensor | None,
+    indices: Tensor | None,
     k: int,
     first: int,
     end: int,
@@ -257,7 +273,8 @@ def merge_lists(
     magnitude: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """The k best, sorted, of lists that ranks have of rows whose pieces lie at [first, end): at most k
-    entries each, in order, with their indices in the whole row. If all have fewer than k, all of them."""
+    entries each, in order, with their indices in the whole row. If all have fewer than k, all of them. None:
+    a rank has no list, which all are told."""
     _, shards = _agree(values, k, group, first, largest, magnitude, True, "all", end - first)
     leading = values.shape[:-1]
     lists = _Lists(*(t.reshape(math.prod(leading), t.shape[-1]) for t in (values, indices)))

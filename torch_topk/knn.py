@@ -28,7 +28,7 @@ from torch import Tensor
 from . import _rows
 from ._errors import call
 from ._sharding import has_dtensor
-from .rerank import Metric, Reranked, metric_number, rerank
+from .rerank import Metric, Reranked, rerank
 
 __all__ = ["knn"]
 
@@ -83,18 +83,21 @@ def knn(
     Source: a matrix product a chunk and a selection of its scores, as J. Johnson, M. Douze, H. Jegou,
     "Billion-scale similarity search with GPUs", 2017, have it in section 4; the proof is this project's.
     """
-    for name, tensor in (("queries", queries), ("vectors", vectors)):
-        if not isinstance(tensor, Tensor):
+    for name, tensor in (("queries", queries), ("vectors", vectors), ("allow", allow)):
+        if not isinstance(tensor, Tensor) and not (name == "allow" and tensor is None):
             raise TypeError(f"knn(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
     k = _rows.integer("knn", "k", k)
-    number = metric_number(metric, "knn")
+    number = _rows.number_of("knn", "metric", metric, Metric)
+    _rows.check_bool("knn", "exact", exact)
+    _rows.check_bool("knn", "progress", progress)
+    if chunk is not None:
+        chunk = _rows.integer("knn", "chunk", chunk, "int or None")
     if has_dtensor(queries, vectors, allow):
         from . import _dtensor
 
         options = {"chunk": chunk, "exact": exact, "progress": progress}
         return _dtensor.knn(queries, vectors, k, number, allow, options)
     _check(queries, vectors, k, number, allow)
-    chunk = None if chunk is None else _rows.integer("knn", "chunk", chunk)
     if chunk is not None and chunk < 1:
         raise RuntimeError(f"knn(): chunk must be at least 1, but is {chunk}")
     with torch.no_grad(), torch.autocast(queries.device.type, enabled=False):

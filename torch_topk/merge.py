@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 import torch.distributed
 from torch import Tensor
 
 from . import _rows
-from ._autograd import gather
+from ._autograd import gather, moved
 from ._messages import exchange, pack, unpack
 from ._sharding import has_dtensor, is_dtensor
 from .ops import topk
@@ -41,7 +41,7 @@ def merge_topk(
     shards: interleaved shards hold equal values whose positions say nothing of whose index is lower.
 
     Args:
-        values: [shards, rows, k_s], or a list of [rows, k_i]; any dtype of ``topk``.
+        values: [shards, rows, k_s], or a list of [rows, k_i], of one dtype; any dtype of ``topk``.
         ids: of the same shapes, int32 or int64: what each value belongs to. Negative: padding, which never
             wins, whatever its value.
         k: how many, k >= 0; may exceed what there is.
@@ -57,13 +57,17 @@ def merge_topk(
 
     Raises:
         TypeError, ValueError: an argument of another type or name.
-        RuntimeError: shapes that do not fit together, a negative ``k``.
+        RuntimeError: shapes, dtypes or devices that do not fit together, a negative ``k``.
 
     Of DTensors, rows stay sharded as the first tensor's are; lists that lie on several ranks are gathered.
+
+    Source: no paper: stable sorts of the entries by ``topk`` and torch. That equal values go to the lower id
+    is this project's, so that shards give what ``topk`` of the whole row does.
     """
     name = "merge_topk"
-    _rows.check_choice(name, "order", order, ("value", "index", "any"))
+    k = _checked_k(name, k, largest, order)
     _rows.check_choice(name, "tie", tie, ("id", "position"))
+    _rows.check_bool(name, "unique", unique)
     if has_dtensor(values, ids, *_parts(values), *_parts(ids)):
         from . import _dtensor
 
@@ -75,8 +79,10 @@ def merge_topk(
         )
     if ids.dtype not in (torch.int32, torch.int64):
         raise TypeError(f"{name}(): ids must be int32 or int64, not {ids.dtype}")
-    if k < 0:
-        raise RuntimeError(f"{name}(): k must be at least 0, but is {k}")
+    if ids.device != values.device:
+        raise RuntimeError(
+            f"{name}(): ids must be on the values' device, {values.device}, but are on {ids.device}"
+        )
     entries = values.size(-1)
 
     # topk's ties go to the lower position: entries are brought there by id.
@@ -136,9 +142,25 @@ def topk_sharded(
         whole row has fewer than k, padding stands behind as in ``merge_topk``. Without gradients.
 
     Raises:
-        RuntimeError: both ``offset`` and ``index_map``, another shape than [rows, cols], a negative ``k``.
+        TypeError, ValueError: an argument of another type or name.
+        RuntimeError: both ``offset`` and ``index_map``, a negative ``offset``, another shape than
+            [rows, cols], a negative ``k``.
+
+    All are raised before anything is sent, and on the rank with that argument alone.
+
+    Source: A. Gaihre et al., "Dr. Top-k: Delegate-Centric Top-k on GPUs", SC '21, section 5.4: shards, local
+    top-k, gather; without its bound, and with the merge on every rank.
     """
     name = "topk_sharded"
+    k = _checked_k(name, k, largest, order)
+    if not isinstance(input_local, Tensor):
+        raise TypeError(f"{name}(): argument 'input_local' must be Tensor, not {type(input_local).__name__}")
+    if offset is not None:
+        offset = _rows.integer(name, "offset", offset, "int or None")
+    if index_map is not None and not callable(index_map):
+        raise TypeError(
+            f"{name}(): argument 'index_map' must be callable or None, not {type(index_map).__name__}"
+        )
     if offset is not None and index_map is not None:
         raise RuntimeError(f"{name}(): offset and index_map exclude each other")
     if is_dtensor(input_local):
@@ -147,10 +169,10 @@ def topk_sharded(
         )
     if input_local.dim() != 2:
         raise RuntimeError(f"{name}(): input_local must have 2 dimensions, but has {input_local.dim()}")
-    if k < 0:
-        raise RuntimeError(f"{name}(): k must be at least 0, but is {k}")
-    group = torch.distributed.group.WORLD if group is None else group
     rows, cols = input_local.shape
+    if offset is not None and not 0 <= offset < 2**63 - cols:  # a negative id is padding
+        raise RuntimeError(f"{name}(): offset must be in [0, 2^63 - {cols}), but is {offset}")
+    group = torch.distributed.group.WORLD if group is None else group
     input_local = input_local.detach()
 
     values, indices = topk(input_local, min(k, cols), largest=largest)
@@ -169,6 +191,16 @@ def topk_sharded(
         first = (sizes.cumsum(0) - sizes).unsqueeze(-1)
         ids = (ids + first).where(ids >= 0, -1)
     return merge_topk(values, ids, k, largest=largest, order=order)
+
+
+def _checked_k(function: str, k: Any, largest: Any, order: Any) -> int:
+    """``k``, after the checks of what both functions take."""
+    k = _rows.integer(function, "k", k)
+    if k < 0:
+        raise RuntimeError(f"{function}(): k must be at least 0, but is {k}")
+    _rows.check_bool(function, "largest", largest)
+    _rows.check_choice(function, "order", order, ("value", "index", "any"))
+    return k
 
 
 def _parts(lists: Tensor | Sequence[Tensor]) -> Sequence[Tensor]:
@@ -191,10 +223,20 @@ def _side_by_side(lists: Tensor | Sequence[Tensor], name: str) -> Tensor:
             raise RuntimeError(f"merge_topk(): {name} must have 2 dimensions each, but has {part.dim()}")
     if not lists:
         raise RuntimeError(f"merge_topk(): {name} has no lists")
+    for i, part in enumerate(lists):
+        for what, found, wanted in (
+            ("dtype", part.dtype, lists[0].dtype),  # torch.cat would convert them
+            ("device", part.device, lists[0].device),
+            ("number of rows", part.size(0), lists[0].size(0)),
+        ):
+            if found != wanted:
+                raise RuntimeError(
+                    f"merge_topk(): the lists must have one {what}, but {name}[{i}] has {found} and "
+                    f"{name}[0] {wanted}"
+                )
     return _cat(lists)
 
 
 def _cat(parts: Sequence[Tensor]) -> Tensor:
     """Along the last dimension, of every dtype."""
-    joined = torch.cat([_rows.as_bits(part) for part in parts], -1)
-    return joined if joined.dtype == parts[0].dtype else joined.view(parts[0].dtype)
+    return moved(lambda *parts: torch.cat(parts, -1), *parts)

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch._C import DispatchKey, DispatchKeySet
 from torch.autograd import forward_ad
 from torch.compiler import is_dynamo_compiling
-from torch.overrides import handle_torch_function, has_torch_function_unary
+from torch.overrides import handle_torch_function, has_torch_function, has_torch_function_unary
 
 from . import _vmap  # noqa: F401  registers the rules
 from ._autograd import (
@@ -22,8 +22,10 @@ from ._autograd import (
     wants_derivative,
 )
 from ._elsewhere import backend, topk_by_sorting, topk_of_quantized, torch_topk
+from ._errors import raise_failure
 from ._libraries import has_cuda
-from ._out import check_no_grad, copy_into, topk_into, two_tensors
+from ._out import check_no_grad, copy_into, is_negative, topk_into, two_tensors
+from ._rows import check_bool, check_choice, check_dtype, number_of
 from ._sharding import has_dtensor, is_dtensor
 from ._sharding import register as register_sharding
 
@@ -46,7 +48,7 @@ class Algorithm(IntEnum):
     split_bucket = 5
     """Tiles of the row reduced on chip, and reduced again until one is left (split-bucket): k to 1024."""
     sort = 6
-    """A sort of the whole row: k from an eighth of its length."""
+    """A sort of the whole row: any k in rows to 8192 elements, k from an eighth of the row in longer ones."""
 
 
 Order = Literal["value", "index", "any"]
@@ -56,6 +58,7 @@ _AUTO = Algorithm.auto
 _INT64 = torch.int64
 _PLAIN = frozenset({Tensor, torch.nn.Parameter})  # no FakeTensor, no DTensor
 _Result = torch.return_types.topk
+_PAIRS = frozenset({tuple, list, _Result})
 _deterministic = torch._C._get_deterministic_algorithms
 _modes = torch._C._len_torch_dispatch_stack
 _profiling = torch._C._autograd._profiler_enabled  # a call that names its dispatch keys is not recorded
@@ -107,7 +110,7 @@ def topk(
         index_dtype: torch.int64, or torch.int32 where input.size(dim) < 2**31.
         algorithm: an ``Algorithm``, its name or its number. For CUDA tensors; others have auto alone.
         out: two tensors to write values and indices to, of the result's dtypes; resized where their shape is
-            another.
+            another. Unlike ``torch.topk``'s they may not share memory with the input.
 
     Returns:
         ``torch.return_types.topk`` of ``values`` (the input's dtype) and ``indices`` (``index_dtype``), both
@@ -124,7 +127,8 @@ def topk(
         torch.OutOfMemoryError: the outputs or the workspace do not fit. The bare operator's RuntimeError.
 
     CPU, CUDA and meta tensors go to ``torch.ops.gputopk.topk``; tensors of other devices are sorted, stably,
-    by torch, so that the contract holds; quantized tensors go to ``torch.topk``. ``backend`` says which.
+    by torch, so that the contract holds; quantized tensors go to ``torch.topk``, with its arguments alone.
+    ``backend`` says which.
 
     Of a DTensor, dimensions that are not selected along stay sharded. Where ``dim`` is, each rank's winners
     are merged, or the rows gathered if that is less, and always for a gradient and while compiling; results
@@ -133,7 +137,10 @@ def topk(
 
     Source: on CUDA, AIR top-k and GridSelect: J. Zhang, A. Naruse, X. Li, Y. Wang, "Parallel Top-K Algorithms
     on GPU: A Comprehensive Study and New Methods", SC '23, sections 3 and 4; delegates: A. Gaihre et al.,
-    "Dr. Top-k: Delegate-Centric Top-k on GPUs", SC '21, sections 4 and 5.
+    "Dr. Top-k: Delegate-Centric Top-k on GPUs", SC '21, sections 4 and 5; bitonic: A. Shanbhag, H. Pirk,
+    S. Madden, "Efficient Top-K Query Processing on Massively Parallel Hardware", SIGMOD '18, section 3.2;
+    split-bucket: "Optimizing top-K and selection algorithms on GPUs by split-bucket partition", 2024,
+    sections 3.2 and 3.3. The sort of whole rows, and what runs on the CPU, follow no paper.
     """
     if has_torch_function_unary(input):
         return handle_torch_function(
@@ -141,7 +148,7 @@ def topk(
             magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, order=order, out=out,
         )  # fmt: skip
     # Most calls: torch.topk's arguments, and no transform or mode at work. Few checks, as they are what a
-    # short call costs; the kernel refuses what it cannot serve.
+    # short call costs; the kernel refuses what it cannot serve, before anything is launched.
     if (
         not is_dynamo_compiling() and type(input) in _PLAIN
         and ((on_cpu := input.is_cpu) or (input.is_cuda and has_cuda))
@@ -152,29 +159,44 @@ def topk(
         and not _modes() and not _profiling()
     ):  # fmt: skip
         try:
-            if out is not None:
-                return _plain_topk_into(_VERSIONS[on_cpu], out, input, k, dim, largest, sorted)
-            keys = _OWN[on_cpu]
-            if input.requires_grad:
-                if input.dtype in _UNDIFFERENTIABLE:
-                    raise TypeError("torch would make no gradient of these bits")
-                keys = _AUTOGRAD[on_cpu]
-            if dim == -1 and largest and sorted:  # arguments that are left out need not be parsed
-                return _Result(_aten_topk(keys, input, k))
-            return _Result(_aten_topk(keys, input, k, dim, largest, sorted))
-        except (RuntimeError, ValueError, TypeError):
-            pass  # below it is said, or served, right
+            if out is None:
+                keys = _OWN[on_cpu]
+                if input.requires_grad:
+                    keys = _AUTOGRAD[on_cpu] if input.dtype not in _UNDIFFERENTIABLE else None
+                if keys is not None:
+                    if dim == -1 and largest and sorted:  # arguments that are left out need not be parsed
+                        return _Result(_aten_topk(keys, input, k))
+                    return _Result(_aten_topk(keys, input, k, dim, largest, sorted))
+            elif type(out) in _PAIRS:
+                values, indices = out
+                if type(values) in _PLAIN and type(indices) in _PLAIN:
+                    keys = _VERSIONS[on_cpu]
+                    return _Result(
+                        _aten_topk_out(keys, input, k, dim, largest, sorted, values=values, indices=indices)
+                    )
+        except (RuntimeError, ValueError) as error:
+            # The slow path repeats the checks and raises torch.topk's own message, or serves what the kernel
+            # refused: tensors whose elements are not what their memory holds, outs to resize. ValueError: out
+            # has another number of tensors.
+            raise_failure(error)
+    if isinstance(out, (tuple, list)) and has_torch_function(out):
+        return handle_torch_function(
+            topk, (input, *out), input, k, dim, largest, sorted,
+            magnitude=magnitude, index_dtype=index_dtype, algorithm=algorithm, order=order, out=out,
+        )  # fmt: skip
     if is_dtensor(input) or (isinstance(out, (tuple, list)) and has_dtensor(*out)):
         register_sharding()
     k, dim = _check_arguments(input, k, dim, largest, sorted, magnitude, index_dtype)
-    order = _check_order(order, sorted)
+    asked, order = order, _check_order(order, sorted)
+    if asked == "index" and input.is_quantized:
+        raise RuntimeError("topk(): order='index' of a quantized tensor is not served")
 
     options: dict[str, Any] = {}  # what differs from the defaults: parsing the rest takes microseconds
     if magnitude:
         options["magnitude"] = True
     if index_dtype != torch.int64:
         options["index_dtype"] = index_dtype
-    if algorithm is not Algorithm.auto and (number := _algorithm_number(algorithm)) != 0:
+    if algorithm is not _AUTO and (number := number_of("topk", "algorithm", algorithm, Algorithm)) != 0:
         options["algorithm"] = number
 
     if out is None:
@@ -186,20 +208,11 @@ def topk(
 
         _dtensor.check_outs(input, k, dim, index_dtype, values, indices)
         _dtensor.copy_into(_topk(input, k, dim, largest, order, options), (values, indices))
-    elif order == "index" or backend(input) == "torch":
-        copy_into(_topk(input, k, dim, largest, order, options), values, indices)
+    elif order == "index" or backend(input) == "torch" or is_negative(values) or is_negative(indices):
+        copy_into(_topk(input, k, dim, largest, order, options), input, values, indices)
     else:
         topk_into(input, k, dim, largest, order == "value", options, values, indices)
     return _Result((values, indices))
-
-
-def _plain_topk_into(
-    keys: DispatchKeySet, out: Any, input: Tensor, k: int, dim: int, largest: bool, sorted: bool
-) -> torch.return_types.topk:
-    values, indices = out
-    if not (type(values) in _PLAIN and type(indices) in _PLAIN):
-        raise TypeError("who knows where these have their elements")
-    return _Result(_aten_topk_out(keys, input, k, dim, largest, sorted, values=values, indices=indices))
 
 
 def _topk(
@@ -221,10 +234,8 @@ def _topk(
 def _check_order(order: Order | None, sorted: bool) -> Order:
     if order is None:
         order = "value" if sorted else "any"
-    elif not isinstance(order, str):
-        raise TypeError(f"topk(): argument 'order' must be str or None, not {type(order).__name__}")
-    elif order not in ("value", "index", "any"):
-        raise ValueError(f"topk(): order must be one of value, index, any, not {order!r}")
+    else:
+        check_choice("topk", "order", order, ("value", "index", "any"))
     if order == "any" and torch.are_deterministic_algorithms_enabled():
         return "index"
     return order
@@ -260,12 +271,8 @@ def _check_arguments(
         like = torch.empty(input.shape, device="meta") if isinstance(input, Tensor) else input
         torch_topk(like, k, dim, largest, sorted)
         k, dim = operator.index(k), operator.index(dim)
-    if not isinstance(magnitude, bool):
-        raise TypeError(f"topk(): argument 'magnitude' must be bool, not {type(magnitude).__name__}")
-    if not isinstance(index_dtype, torch.dtype):
-        raise TypeError(
-            f"topk(): argument 'index_dtype' must be torch.dtype, not {type(index_dtype).__name__}"
-        )
+    check_bool("topk", "magnitude", magnitude)
+    check_dtype("topk", "index_dtype", index_dtype)
     if index_dtype not in (torch.int64, torch.int32):
         raise RuntimeError(f"topk(): index_dtype must be torch.int64 or torch.int32, not {index_dtype}")
     if input.dtype not in _DTYPES and not input.is_complex() and not input.is_quantized:
@@ -280,20 +287,3 @@ def _check_arguments(
 
 def _is_int64(number: Any) -> bool:
     return isinstance(number, int) and not isinstance(number, bool) and _LEAST <= number <= _MOST
-
-
-def _algorithm_number(algorithm: Algorithm | str | int) -> int:
-    if isinstance(algorithm, str):
-        known = algorithm in Algorithm.__members__
-    elif isinstance(algorithm, int) and not isinstance(algorithm, bool):
-        known = algorithm in _NUMBERS
-    else:
-        name = type(algorithm).__name__
-        raise TypeError(f"topk(): argument 'algorithm' must be an Algorithm, its name or int, not {name}")
-    if not known:
-        names = ", ".join(f"{member.name} ({member.value})" for member in Algorithm)
-        raise ValueError(f"topk(): algorithm must be one of {names}, not {algorithm!r}")
-    return Algorithm[algorithm].value if isinstance(algorithm, str) else int(algorithm)
-
-
-_NUMBERS = frozenset(member.value for member in Algorithm)

@@ -11,6 +11,7 @@ from torch.overrides import handle_torch_function, has_torch_function
 
 from . import _rows
 from ._errors import call
+from ._out import check_apart, is_negative
 from ._sharding import has_dtensor
 
 __all__ = ["Metric", "Reranked", "RerankedPositions", "rerank"]
@@ -104,8 +105,8 @@ def rerank(
 
     Raises:
         TypeError: an argument of another type.
-        ValueError: a metric of another name.
-        RuntimeError: ``k`` or ``metric`` out of range, shapes, dtypes or devices that do not fit together,
+        ValueError: a metric of another name or number.
+        RuntimeError: ``k`` out of range, shapes, dtypes or devices that do not fit together,
             outs that share memory. Raised before anything is launched.
         torch.OutOfMemoryError: the outputs or the workspace do not fit.
 
@@ -132,7 +133,9 @@ def rerank(
         if not isinstance(tensor, Tensor) and (position < 3 or tensor is not None):
             raise TypeError(f"rerank(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
     k = _rows.integer("rerank", "k", k)
-    number = metric_number(metric)
+    number = _rows.number_of("rerank", "metric", metric, Metric)
+    _rows.check_bool("rerank", "unique", unique)
+    _rows.check_bool("rerank", "return_positions", return_positions)
     options = {"lengths": lengths, "row_offsets": row_offsets, "allow": allow, "scales": scales}
     outs = None if out is None else _outs(out, 3 if return_positions else 2)
     if has_dtensor(*given, *(outs or ())):
@@ -147,7 +150,7 @@ def rerank(
         _check_payload(payload, vectors)
     ids = without_repeats(candidate_ids, vectors.size(0), row_offsets) if unique else candidate_ids
     arguments = (queries, vectors, ids, k, number)
-    if not return_positions and payload is None:
+    if not return_positions and payload is None and not any(map(is_negative, outs or ())):
         if outs is None:
             return Reranked(*call(torch.ops.gputopk.rerank, *arguments, **options))
         call(torch.ops.gputopk.rerank.out, *arguments, **options, distances=outs[0], ids=outs[1])
@@ -159,7 +162,7 @@ def rerank(
         winners = _look_up(payload, winners)
     result = (distances, winners, found) if return_positions else (distances, winners)
     if outs is not None:
-        result = _copied(result, outs)
+        result = _copied(result, outs, tensors)
     return RerankedPositions(*result) if return_positions else Reranked(*result)
 
 
@@ -172,13 +175,16 @@ def _outs(out: Any, count: int) -> tuple[Tensor, ...]:
     return tuple(out)
 
 
-def _copied(result: tuple[Tensor, ...], outs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _copied(
+    result: tuple[Tensor, ...], outs: tuple[Tensor, ...], inputs: dict[str, Tensor | None]
+) -> tuple[Tensor, ...]:
     """The results that PyTorch's own operators make, in the caller's tensors."""
     for tensor, wanted in zip(outs, result, strict=True):
         for what in ("dtype", "device", "shape"):
             found, want = getattr(tensor, what), getattr(wanted, what)
             if found != want:
                 raise RuntimeError(f"rerank(): an out must have {what} {want}, but has {found}")
+    check_apart("rerank", dict(zip(RerankedPositions._fields, outs, strict=False)), inputs)
     for tensor, wanted in zip(outs, result, strict=True):
         tensor.copy_(wanted)
     return outs
@@ -228,19 +234,6 @@ def without_repeats(ids: Tensor, count: int, row_offsets: Tensor | None = None) 
         rows = torch.searchsorted(row_offsets.long(), places, right=True)
         keys = rows * (count + 1) + ids.clamp(-1, count)
     return torch.where(_rows.repeated(keys), -1, ids)
-
-
-def metric_number(metric: Metric | str | int, function: str = "rerank") -> int:
-    if isinstance(metric, str):
-        try:
-            return Metric[metric].value
-        except KeyError:
-            names = ", ".join(member.name for member in Metric)
-            raise ValueError(f"{function}(): metric must be one of {names}, not {metric!r}") from None
-    if isinstance(metric, bool) or not isinstance(metric, int):
-        name = type(metric).__name__
-        raise TypeError(f"{function}(): argument 'metric' must be a Metric, its name or int, not {name}")
-    return int(metric)
 
 
 # What the stable ABI cannot register ------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import Tensor
 from . import _rows
 from ._sharding import has_dtensor
 from .ops import topk
-from .selection import _mask, keep_in_place, keep_pair
+from .selection import _mask, fill_of, keep_in_place, keep_pair
 
 __all__ = ["top_k_top_p_filter_"]
 
@@ -42,18 +42,20 @@ def top_k_top_p_filter_(
     - min_p keeps elements whose exp(logit - best) is at least ``min_p``, and the best.
 
     Args:
-        logits: [..., cols] of float16, bfloat16, float32 or float64, cols <= 2**24; temperature applied.
+        logits: [..., cols] of float16, bfloat16, float32 or float64, cols <= 2**24; temperature applied. No
+            two elements may share memory.
         k: an int, or int32 or int64 on the logits' device, of no dimension or one number a row: shape [...].
-        p: a float, or a float tensor of such a shape.
+        p: a float, or a float tensor of such a shape. NaN keeps the best alone.
         min_p: like p.
-        fill: what others become.
+        fill: what others become: a number in the range of logits' dtype, infinite or NaN.
 
     Returns:
         ``logits``.
 
     Raises:
         TypeError: an argument of another type or dtype.
-        RuntimeError: shapes or devices that do not fit together; more than 2**24 cols.
+        RuntimeError: shapes or devices that do not fit together; more than 2**24 cols; a fill that the dtype
+            does not hold; memory that is shared. Raised before anything is written.
 
     Nothing is read on the host: tensors may change from call to call under one CUDA graph. An int ``k`` costs
     a ``topk``; p without it, or with a tensor ``k``, sorts whole rows. Random numbers are the caller's.
@@ -61,6 +63,9 @@ def top_k_top_p_filter_(
     DTensors may be sharded in any dimension and stay so, but must not be pending a reduction; tensors ``k``,
     ``p`` and ``min_p`` are then DTensors too, or of no dimension. Of sharded columns the best are gathered: k
     of a row, or all where it is sorted.
+
+    Source: no paper. The selection is ``topk``'s; the set to the element, by masses that are integers, is
+    this project's definition. That k <= 0 or k >= cols means all is vLLM's way to say so.
     """
     name = _NAME
     _rows.check_dim(name, logits, -1)
@@ -69,15 +74,18 @@ def top_k_top_p_filter_(
     if logits.dim() == 0 or logits.size(-1) > 2**24:
         raise RuntimeError(f"{name}(): logits must have 1 to 2**24 columns, but are {list(logits.shape)}")
     if k is not None:
-        _rows.check_count(name, k)
+        k = _rows.count(name, k)
     for share_name, share in (("p", p), ("min_p", min_p)):
         _check_share(share_name, share)
-    if has_dtensor(logits, k, p, min_p):
+    is_sharded = has_dtensor(logits, k, p, min_p)
+    if not is_sharded and k is not None and p is None and min_p is None:
+        return keep_in_place(name, logits, k, fill, -1, True, name="logits")
+    fill = fill_of(name, fill, logits.dtype)
+    _rows.check_apart(name, "logits", logits)
+    if is_sharded:
         from . import _dtensor
 
         mask = _dtensor.mask_to_sample(logits, k, p, min_p)
-    elif k is not None and p is None and min_p is None:
-        return keep_in_place(name, logits, k, fill, -1, True)
     else:
         mask = mask_to_sample(logits, k, p, min_p)
     return logits if mask is None else logits.masked_fill_(~mask, fill)
@@ -132,7 +140,7 @@ def _prefix(best: Tensor, left: Tensor, p: Any, min_p: Any) -> Tensor:
         # Elements with less than p of the whole before them.
         share = until[..., -1:].double() * p
         kept = ((until - mass).double() < share).sum(-1, keepdim=True).minimum(left)
-        kept = kept.where(p < 1, left) if isinstance(p, Tensor) else kept
+        kept = left.where(p >= 1, kept) if isinstance(p, Tensor) else kept
     if min_p is not None:
         # A number would be rounded to float32, where a tensor is not.
         kept = (weight.double() >= min_p).sum(-1, keepdim=True).minimum(kept)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from numbers import Integral, Real
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +16,7 @@ from ._errors import call
 from ._fakes import RowChecks
 from ._libraries import registry
 from ._sharding import has_dtensor
-from .ops import topk
+from .ops import _DTYPES, topk
 
 __all__ = ["KthValue", "keep_topk", "keep_topk_", "kth_value", "topk_mask"]
 
@@ -70,9 +71,16 @@ def kth_value(
     CPU and CUDA tensors; on other devices a tensor ``k``, or lengths, sort whole rows. Of a DTensor, rows
     stay sharded, and ``k`` and ``lengths`` are DTensors too, or of no dimension; where ``dim`` is sharded,
     winners are merged as in ``topk``, or, with a tensor ``k`` or lengths, rows gathered.
+
+    Source: selection of the k-th alone is what "Optimizing top-K and selection algorithms on GPUs by
+    split-bucket partition", 2024, has in section 3.4, and what the radix passes of AIR top-k find first
+    (SC '23, section 3). Here an int ``k`` takes the cheapest of ``topk``'s algorithms, without an order among
+    the others; a tensor ``k``, or lengths, those of ``topk_varlen``.
     """
     dim = _rows.check_dim("kth_value", input, dim)
-    _rows.check_count("kth_value", k)
+    k = _rows.count("kth_value", k)
+    _rows.check_bool("kth_value", "largest", largest)
+    _rows.check_bool("kth_value", "magnitude", magnitude)
     cols = input.size(dim) if input.dim() > 0 else 1
     if not isinstance(k, Tensor):
         for holds in (k >= 1, k <= cols):
@@ -81,6 +89,9 @@ def kth_value(
                     f"kth_value(): selected index k out of range: k is {k}, and dimension "
                     f"{dim % max(input.dim(), 1)} has size {cols}"
                 )
+    # Of a quantized tensor torch.topk itself has the k-th.
+    if not (input.is_quantized and not isinstance(k, Tensor) and lengths is None):
+        _check_dtype("kth_value", input)
     if has_dtensor(input, k, lengths):
         from . import _dtensor
 
@@ -113,6 +124,7 @@ def topk_mask(
     *,
     magnitude: bool = False,
     ties: Literal["index", "all"] = "index",
+    lengths: Tensor | None = None,
 ) -> Tensor:
     """True at the ``k`` best elements along ``dim``: what ``topk`` selects, without a list.
 
@@ -123,6 +135,7 @@ def topk_mask(
         dim, largest, magnitude: as in ``topk``.
         ties: "index": exactly k elements, of equal ones those of lower index. "all": also all that equal the
             k-th.
+        lengths: as in ``kth_value``; elements behind a row's length are left alone: True.
 
     Returns:
         bool, of input's shape; of a DTensor, whatever dimension is sharded, placed as it is. It has no
@@ -132,7 +145,7 @@ def topk_mask(
         TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
         RuntimeError: shapes or devices that do not fit together.
     """
-    return _mask("topk_mask", input, k, dim, largest, magnitude, ties, None)
+    return _mask("topk_mask", input, k, dim, largest, magnitude, ties, lengths)
 
 
 def keep_topk(
@@ -151,7 +164,8 @@ def keep_topk(
     Args:
         input: any shape, any dtype of ``topk``.
         k: as in ``topk_mask``: a row with k <= 0 or k >= the size of ``dim`` is left alone.
-        fill: a number that input's dtype holds: integers have no -inf.
+        fill: a number in the range of input's dtype, to which it is rounded: integers have no fractions and
+            no -inf, and a finite number is not made infinite.
         dim, largest, magnitude, ties: as in ``topk_mask``.
         lengths: as in ``kth_value``; elements behind a row's length stay as they are.
 
@@ -163,8 +177,8 @@ def keep_topk(
         TypeError, ValueError, IndexError: an argument of another type or name, ``dim`` out of range.
         RuntimeError: a fill that the dtype does not hold, shapes or devices that do not fit together.
     """
-    dim = _check("keep_topk", input, k, dim, ties)
-    _check_fill("keep_topk", fill, input.dtype)
+    dim, k = _check("keep_topk", input, k, dim, largest, magnitude, ties)
+    fill = fill_of("keep_topk", fill, input.dtype)
     if not wants_derivative(input):
         rows = _rows_served(input, k, dim, ties, lengths)
         if rows is not None:
@@ -190,7 +204,8 @@ def keep_topk_(
     ties: Literal["index", "all"] = "index",
     lengths: Tensor | None = None,
 ) -> Tensor:
-    """``keep_topk`` in place. Returns ``input``. A DTensor must not be pending a reduction."""
+    """``keep_topk`` in place. Returns ``input``, no two elements of which may share memory, which is refused
+    before anything is written. A DTensor must not be pending a reduction."""
     return keep_in_place("keep_topk_", input, k, fill, dim, largest, magnitude, ties, lengths)
 
 
@@ -204,11 +219,18 @@ def keep_in_place(
     magnitude: bool = False,
     ties: str = "index",
     lengths: Tensor | None = None,
+    name: str = "input",
 ) -> Tensor:
-    """``keep_topk_`` under the name that errors are to have."""
-    dim = _check(function, input, k, dim, ties)
-    _check_fill(function, fill, input.dtype)
+    """``keep_topk_`` under the names that errors are to have."""
+    dim, k = _check(function, input, k, dim, largest, magnitude, ties)
+    fill = fill_of(function, fill, input.dtype)
+    _rows.check_apart(function, name, input)
     if not wants_derivative(input):
+        if input.is_neg():  # its memory holds the negatives
+            kept = keep_topk(
+                input.resolve_neg(), k, fill, dim, largest, magnitude=magnitude, ties=ties, lengths=lengths
+            )
+            return input.copy_(kept)
         rows = _rows_served(input, k, dim, ties, lengths)
         if rows is not None:
             bits = _rows.bits_of_number(fill, input.dtype)
@@ -221,8 +243,25 @@ def keep_in_place(
     bits = _rows.as_bits(input)
     if bits is input:
         return input.masked_fill_(~mask, fill)
-    bits.copy_(torch.where(mask, bits, _rows.as_bits(_rows.full_of(fill, input))))
+    fill_of_dtype = _rows.full_of(fill, input)
+    if not (input.is_floating_point() and wants_derivative(input)):
+        bits.copy_(torch.where(mask, bits, _rows.as_bits(fill_of_dtype)))
+    elif input.dim() > 0:  # a scalar is kept, whatever k is
+        _fill_with_gradients(input, mask, fill_of_dtype)
     return input
+
+
+def _fill_with_gradients(input: Tensor, mask: Tensor, fill: Tensor) -> None:
+    """In place, of float8: torch cannot add its gradients, so backward is to see the input used once."""
+    if input.requires_grad and torch.is_grad_enabled():
+        try:
+            places = (~mask).nonzero(as_tuple=True)
+        except RuntimeError:
+            pass  # under vmap, where backward will fail for want of that sum
+        else:
+            input.index_put_(places, fill)
+            return
+    input.copy_(_rows.select(mask, input, fill))
 
 
 def _write_kept(out: Tensor, winners: tuple[Tensor, Tensor], fill: float, dim: int) -> None:
@@ -270,7 +309,7 @@ def _mask(
     ties: str,
     lengths: Tensor | None,
 ) -> Tensor:
-    dim = _check(function, input, k, dim, ties)
+    dim, k = _check(function, input, k, dim, largest, magnitude, ties)
     if has_dtensor(input, k, lengths):
         from . import _dtensor
 
@@ -291,12 +330,22 @@ def _mask(
     return mask.squeeze(-1) if input.dim() == 0 else mask.movedim(-1, dim)
 
 
-def _check(function: str, input: Tensor, k: int | Tensor, dim: int, ties: str) -> int:
-    """``dim`` from the last, as a negative number."""
+def _check(
+    function: str, input: Any, k: Any, dim: Any, largest: Any, magnitude: Any, ties: Any
+) -> tuple[int, int | Tensor]:
+    """``dim`` from the last, as a negative number, and ``k``."""
     dim = _rows.check_dim(function, input, dim)
-    _rows.check_count(function, k)
+    k = _rows.count(function, k)
+    _rows.check_bool(function, "largest", largest)
+    _rows.check_bool(function, "magnitude", magnitude)
     _rows.check_choice(function, "ties", ties, ("index", "all"))
-    return dim
+    _check_dtype(function, input)
+    return dim, k
+
+
+def _check_dtype(function: str, input: Tensor) -> None:
+    if input.dtype not in _DTYPES:
+        raise NotImplementedError(f"{function}(): not implemented for {input.dtype}")
 
 
 # As kListedColsPerK in csrc/core/mask_problem.h.
@@ -413,16 +462,32 @@ def _kth_by_sorting(
     return index.where((rank >= 1) & (rank <= counts), -1)
 
 
-def _check_fill(function: str, fill: float, dtype: torch.dtype) -> None:
+def _range_of(dtype: torch.dtype) -> tuple[float, float]:
+    if dtype == torch.bool:
+        return 0, 1
+    info = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+    return info.min, info.max
+
+
+_RANGES = {dtype: _range_of(dtype) for dtype in _DTYPES}
+
+
+def fill_of(function: str, fill: Any, dtype: torch.dtype) -> float | int | bool:
+    """``fill`` as a number of the dtype's kind. The kernels that it may come to would cut it, make it
+    infinite or refuse it, each in its own way."""
+    # A float, as most are, is asked no more than has to be: short calls would notice.
+    if type(fill) is not float and not isinstance(fill, (int, torch.SymInt, torch.SymFloat)):
+        if not isinstance(fill, Real):
+            raise TypeError(f"{function}(): argument 'fill' must be a number, not {type(fill).__name__}")
+        fill = int(fill) if isinstance(fill, Integral) else float(fill)
+    least, most = _RANGES[dtype]
+    fits = least <= fill <= most  # of neither infinity nor NaN
     if dtype.is_floating_point:
-        fits = dtype != torch.float8_e4m3fn or not math.isinf(fill)
-    elif dtype == torch.bool:
-        fits = fill in (0, 1)
-    else:
-        fits = math.isfinite(fill) and int(fill) == fill
-        fits = fits and torch.iinfo(dtype).min <= fill <= torch.iinfo(dtype).max
-    if not fits:
-        raise RuntimeError(f"{function}(): fill is {fill}, which {dtype} does not hold")
+        if fits or fill != fill or (fill in (math.inf, -math.inf) and dtype != torch.float8_e4m3fn):
+            return float(fill)
+    elif fits and int(fill) == fill:
+        return bool(fill) if dtype == torch.bool else int(fill)
+    raise RuntimeError(f"{function}(): fill is {fill}, which {dtype} does not hold")
 
 
 # What the stable ABI cannot register ------------------------------------------------------------------

@@ -20,7 +20,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from . import _rows
 from ._messages import all_gather_single, pack, unpack
+from ._overlap import overlap
 from .sparsify import sparsify_
 
 __all__ = ["CompressionStats", "TopKState", "sparse_all_reduce_", "sparse_sum", "topk_hook"]
@@ -46,30 +48,70 @@ def sparse_sum(
         values: [ranks, k], floating.
         indices: [ranks, k], int32 or int64, in [0, size), each row without repetition.
         size: elements of the sum.
-        out: [size], to write to; float16 and bfloat16 are summed in float32 and rounded once.
+        out: [size], floating, to write to, also where values or indices lie; float16 and bfloat16 are summed
+            in float32 and rounded once.
         scale: what values are multiplied with before they are added, in float32 (float64 for float64).
 
     Returns:
         ``out``, or a new tensor of values' dtype.
 
     Raises:
-        RuntimeError: shapes that do not fit together.
+        TypeError: an argument of another type or dtype.
+        RuntimeError: shapes or devices that do not fit together, an ``out`` of which elements share memory;
+            on the CPU also an index out of range. Raised before anything is written. On CUDA, where looking
+            would wait for the device, such an index is a failed assertion of torch's kernel.
     """
+    size = _check_sum(values, indices, size, out, scale)
     if values.dim() != 2 or values.shape != indices.shape:
         raise RuntimeError(
             "sparse_sum(): values and indices must have one shape, [ranks, k], but have "
             f"{list(values.shape)} and {list(indices.shape)}"
         )
+    if out is not None and out.shape != (size,):
+        raise RuntimeError(f"sparse_sum(): out must have shape [{size}], but has {list(out.shape)}")
+    if indices.is_cpu and _rows.has_elements(indices):
+        least, most = (int(one) for one in indices.aminmax())
+        if least < 0 or most >= size:
+            raise RuntimeError(f"sparse_sum(): indices must be in [0, {size}), but are in [{least}, {most}]")
+    in_place = out is not None and not any(_shared(out, one) for one in (values, indices))
     if out is None:
         out = values.new_empty(size)
-    elif out.shape != (size,):
-        raise RuntimeError(f"sparse_sum(): out must have shape [{size}], but has {list(out.shape)}")
     wide = torch.float64 if out.dtype == torch.float64 else torch.float32
-    total = out.zero_() if out.dtype == wide else torch.zeros_like(out, dtype=wide)
+    total = out.zero_() if in_place and out.dtype == wide else torch.zeros_like(out, dtype=wide)
     scaled = values.to(wide) if scale == 1 else values.to(wide) * scale
     for rank_values, rank_indices in zip(scaled, indices, strict=True):
         total.index_add_(0, rank_indices, rank_values)
     return out if total is out else out.copy_(total)
+
+
+def _shared(a: Tensor, b: Tensor) -> bool:
+    return _rows.has_elements(a) and _rows.has_elements(b) and overlap(a, b)
+
+
+def _check_sum(values: Any, indices: Any, size: Any, out: Any, scale: Any) -> int:
+    """``size``, after the checks of types, dtypes and devices."""
+    for name, tensor in (("values", values), ("indices", indices), ("out", out)):
+        if not isinstance(tensor, Tensor) and not (name == "out" and tensor is None):
+            raise TypeError(f"sparse_sum(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
+    size = _rows.integer("sparse_sum", "size", size)
+    if size < 0:
+        raise RuntimeError(f"sparse_sum(): size must be at least 0, but is {size}")
+    if isinstance(scale, bool) or not isinstance(scale, (int, float, torch.SymFloat)):
+        raise TypeError(f"sparse_sum(): argument 'scale' must be float, not {type(scale).__name__}")
+    if indices.dtype not in (torch.int32, torch.int64):
+        raise TypeError(f"sparse_sum(): indices must be int32 or int64, not {indices.dtype}")
+    for name, tensor in (("values", values), ("out", out)):
+        if tensor is not None and not tensor.is_floating_point():
+            raise TypeError(f"sparse_sum(): {name} must be floating, not {tensor.dtype}")
+    for name, tensor in (("indices", indices), ("out", out)):
+        if tensor is not None and tensor.device != values.device:
+            raise RuntimeError(
+                f"sparse_sum(): {name} must be on the values' device, {values.device}, but is on "
+                f"{tensor.device}"
+            )
+    if out is not None:
+        _rows.check_apart("sparse_sum", "out", out)
+    return size
 
 
 class CompressionStats(NamedTuple):
@@ -83,6 +125,10 @@ class CompressionStats(NamedTuple):
     """What a dense all-reduce takes as its input."""
     bytes_sent: int
     """What this rank handed to all_gather and all_reduce."""
+
+
+_KEPT = (torch.float32, torch.bfloat16, torch.float16, torch.float64)  # what sparsify_ serves
+_SENT = (*_KEPT, torch.float8_e4m3fn, torch.float8_e5m2)
 
 
 @dataclasses.dataclass
@@ -106,6 +152,14 @@ class TopKState:
             buckets: needed for ``state_dict``, and where DDP may put buckets in another order later.
         unused_parameters: where DDP has ``find_unused_parameters``: of a parameter whose gradient here is
             zero all over nothing is sent or changed, for DDP would drop it if no rank has used the parameter.
+
+    A copy, or what was pickled, has neither process group nor parameters: give its ``state_dict`` to a state
+    that is made with them.
+
+    Raises:
+        TypeError: an argument of another type.
+        ValueError: both or neither of ``ratio`` and ``k``, a ratio outside (0, 1], ``k`` below 1, a scope of
+            another name, a dtype that is not floating, a warmup that is not in ascending order.
     """
 
     ratio: float | None = None
@@ -124,13 +178,30 @@ class TopKState:
     def __post_init__(self, parameters: Iterable[Tensor] | None) -> None:
         if (self.ratio is None) == (self.k is None):
             raise ValueError("TopKState(): give ratio or k, one of them")
+        for name in ("ratio", "momentum"):
+            number = getattr(self, name)
+            if number is not None and (isinstance(number, bool) or not isinstance(number, (int, float))):
+                raise TypeError(
+                    f"TopKState(): argument '{name}' must be float or None, not {type(number).__name__}"
+                )
+        for name in ("start_iter", "min_numel"):
+            setattr(self, name, _rows.integer("TopKState", name, getattr(self, name)))
+        for name, dtypes in (("value_dtype", _SENT), ("residual_dtype", _KEPT)):
+            dtype = getattr(self, name)
+            if dtype is not None:
+                _rows.check_dtype("TopKState", name, dtype)
+                if dtype not in dtypes:
+                    known = ", ".join(str(one).removeprefix("torch.") for one in dtypes)
+                    raise ValueError(f"TopKState(): {name} must be one of {known}, not {dtype}")
         ratios = [ratio for _, ratio in self.warmup] + ([] if self.ratio is None else [self.ratio])
         if any(not 0 < ratio <= 1 for ratio in ratios):
             raise ValueError(f"TopKState(): a ratio must be in (0, 1], but they are {ratios}")
-        if self.k is not None and self.k < 1:
-            raise ValueError(f"TopKState(): k must be at least 1, but is {self.k}")
-        if self.scope not in ("bucket", "parameter"):
-            raise ValueError(f"TopKState(): scope must be bucket or parameter, not {self.scope!r}")
+        if self.k is not None:
+            self.k = _rows.integer("TopKState", "k", self.k, "int or None")
+            if self.k < 1:
+                raise ValueError(f"TopKState(): k must be at least 1, but is {self.k}")
+        _rows.check_choice("TopKState", "scope", self.scope, ("bucket", "parameter"))
+        _rows.check_bool("TopKState", "unused_parameters", self.unused_parameters)
         if list(self.warmup) != sorted(self.warmup):
             raise ValueError(f"TopKState(): warmup must be in ascending order, but is {self.warmup}")
         self._numbers = None if parameters is None else {id(p): i for i, p in enumerate(parameters)}
@@ -181,10 +252,15 @@ class TopKState:
         state = dict(self.__dict__)
         state["process_group"] = None
         state["_numbers"] = None
+        state["_called"] = False  # topk_hook is to ask for parameters, as of a loaded state_dict
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        _logger.warning("TopKState: the process group is not saved with it: the default group is set")
+        _logger.warning(
+            "TopKState: neither the process group nor parameters are saved with it: the default group is "
+            "set, and parameters must be given again: "
+            "TopKState(parameters=...).load_state_dict(this.state_dict())"
+        )
         self.__dict__.update(state)
 
     def _key_of(self, parameter: Tensor, bucket: int, place: int) -> Hashable:

@@ -6,11 +6,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _rows
 from ._elsewhere import backend
 from ._errors import call
 from ._libraries import registry
+from ._out import is_negative
 from ._sharding import has_dtensor
 
 __all__ = ["Sparse", "sparsify_"]
@@ -82,22 +84,34 @@ def sparsify_(
     for name, number in (("alpha", alpha), ("mu", mu)):
         if isinstance(number, bool) or not isinstance(number, (int, float, torch.SymFloat)):
             raise TypeError(f"sparsify_(): argument '{name}' must be float, not {type(number).__name__}")
-    if not isinstance(index_dtype, torch.dtype):
-        raise TypeError(
-            f"sparsify_(): argument 'index_dtype' must be torch.dtype, not {type(index_dtype).__name__}"
-        )
+    _rows.check_dtype("sparsify_", "index_dtype", index_dtype)
     if has_dtensor(self, add, momentum):
         from . import _dtensor
 
         numbers = {"alpha": alpha, "mu": mu, "index_dtype": index_dtype}
         return _dtensor.sparsify_(self, k, add, momentum, numbers)
     backend(self)  # a CUDA tensor without the CUDA library: says how to get it
+    _check_no_derivative(self, add, momentum)
+    for name, tensor in (("self", self), ("momentum", momentum)):
+        if is_negative(tensor):
+            raise RuntimeError(f"sparsify_(): {name} is a view of its elements' negatives: resolve_neg() it")
     return Sparse(
         *call(
             torch.ops.gputopk.sparsify_, self, k,
             add=add, alpha=alpha, momentum=momentum, mu=mu, index_dtype=index_dtype,
         )
     )  # fmt: skip
+
+
+def _check_no_derivative(self: Tensor, add: Tensor | None, momentum: Tensor | None) -> None:
+    """Of plain autograd alone, and of what it writes alone, the operator sees it."""
+    for name, tensor in (("self", self), ("momentum", momentum), ("add", add)):
+        if tensor is None:
+            continue
+        wanted = tensor.requires_grad and torch.is_grad_enabled()
+        if wanted or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None):
+            how = "read" if name == "add" else "changed in place"
+            raise RuntimeError(f"sparsify_(): {name} is {how}, without gradients, but has some to pass on")
 
 
 # What the stable ABI cannot register ------------------------------------------------------------------

@@ -22,13 +22,14 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ._rows import integers_of
+from ._rows import check_bool, integer, integers_of
 from ._sharding import is_dtensor
-from .ops import topk
+from .ops import _DTYPES, topk
 
 __all__ = ["StreamingTopK"]
 
 Progress = Callable[[int], Any]
+_Lists = tuple[Tensor, Tensor]  # values and indices, in order
 
 
 class StreamingTopK:
@@ -43,6 +44,10 @@ class StreamingTopK:
         largest, magnitude: as in ``torch_topk.topk``.
         progress: called with the number of elements of a row that a chunk had, after each. For tqdm:
             ``progress=bar.update``.
+
+    Raises:
+        TypeError: ``k`` is no int, ``largest`` or ``magnitude`` no bool.
+        RuntimeError: ``k`` below 1, a device that torch does not know.
     """
 
     def __init__(
@@ -54,8 +59,9 @@ class StreamingTopK:
         magnitude: bool = False,
         progress: Progress | None = None,
     ):
-        if not isinstance(k, int) or isinstance(k, bool):
-            raise TypeError(f"StreamingTopK(): argument 'k' must be int, not {type(k).__name__}")
+        k = integer("StreamingTopK", "k", k)
+        check_bool("StreamingTopK", "largest", largest)
+        check_bool("StreamingTopK", "magnitude", magnitude)
         if k < 1:
             raise RuntimeError(f"StreamingTopK(): k must be at least 1, but is {k}")
         self.k = k
@@ -82,37 +88,48 @@ class StreamingTopK:
             offset: where it begins in the row, ``position`` or later; None: at ``position``.
 
         Raises:
-            RuntimeError: a chunk that does not fit to those before, or begins before their end.
+            TypeError: a chunk that is a DTensor, an offset that is no int.
+            RuntimeError: a chunk of a dtype that is not served, or that does not fit to those before, or
+                begins before their end. The stream is then as it was.
         """
         if is_dtensor(chunk):
             raise TypeError(
                 "StreamingTopK: a chunk is a DTensor; a rank's part of it is its to_local(), with an offset"
             )
         chunk = _as_tensor(chunk)
-        offset = self._end if offset is None else offset
+        offset = self._end if offset is None else integer("StreamingTopK.update", "offset", offset)
         if chunk.dim() == 0:
             raise RuntimeError("StreamingTopK: a chunk must have 1 dimension or more, but has 0")
         if offset < self._end:
             raise RuntimeError(
                 f"StreamingTopK: a chunk at {offset} begins before the end of those before, {self._end}"
             )
+        if chunk.dtype not in _DTYPES:
+            raise NotImplementedError(f"StreamingTopK: not implemented for {chunk.dtype}")
+        held = self._values, self._indices
         if self._values is None:
             empty = torch.empty((*chunk.shape[:-1], 0), dtype=chunk.dtype, device=self.device)
-            self._values, self._indices = empty, empty.to(torch.int64)
-        if chunk.dtype != self._values.dtype or chunk.shape[:-1] != self._values.shape[:-1]:
+            held = empty, empty.to(torch.int64)
+        elif chunk.dtype != self._values.dtype or chunk.shape[:-1] != self._values.shape[:-1]:
             raise RuntimeError(
                 f"StreamingTopK: a chunk is {chunk.dtype} {list(chunk.shape)}, but those before were "
                 f"{self._values.dtype} {[*self._values.shape[:-1], 'any number']}"
             )
-        if chunk.shape[-1] > 0:
-            self._select(chunk, offset)
+        # All is as before until this has succeeded.
+        self._values, self._indices = self._select(held, chunk, offset) if chunk.shape[-1] > 0 else held
         self._end = offset + chunk.shape[-1]
         if self._progress is not None:
             self._progress(chunk.shape[-1])
 
     def consume(self, source: Any, *, chunk: int = 1 << 24) -> StreamingTopK:
         """``update`` for each part of a tensor or array, as of ``torch.from_file`` or ``numpy.memmap``,
-        ``chunk`` elements of a row at a time; or for each chunk of an iterable. Returns self."""
+        ``chunk`` elements of a row at a time; or for each chunk of an iterable. Returns self.
+
+        Raises:
+            TypeError: a source that is neither, a ``chunk`` that is no int.
+            RuntimeError: a ``chunk`` below 1; as ``update``.
+        """
+        chunk = integer("StreamingTopK.consume", "chunk", chunk)
         if chunk < 1:
             raise RuntimeError(f"StreamingTopK: chunk must be at least 1, but is {chunk}")
         if not hasattr(source, "shape") and not isinstance(source, Iterable):
@@ -174,22 +191,22 @@ class StreamingTopK:
 
     # ---- One chunk ----
 
-    def _select(self, chunk: Tensor, offset: int) -> None:
+    def _select(self, held: _Lists, chunk: Tensor, offset: int) -> _Lists:
+        """The best of what is held and of a chunk."""
         if self.device.type == "cuda" and chunk.device.type == "cpu":
             if self._copies is None or not self._copies.fits(chunk):
                 self._copies = _Copies(self.k, chunk, self.device)
-            self._copies.select(self, chunk, offset)
-            return
+            return self._copies.select(self, held, chunk, offset)
         chunk = chunk.to(self.device)
         found = topk(chunk, min(self.k, chunk.shape[-1]), **self._order)
-        values = torch.cat([integers_of(self._values), integers_of(found.values)], -1).view(chunk.dtype)
-        indices = torch.cat([self._indices, found.indices + offset], -1)
-        self._keep(values, lambda places: indices.gather(-1, places))
+        values = torch.cat([integers_of(held[0]), integers_of(found.values)], -1).view(chunk.dtype)
+        indices = torch.cat([held[1], found.indices + offset], -1)
+        return self._best(values, lambda places: indices.gather(-1, places))
 
-    def _keep(self, values: Tensor, indices_at: Callable[[Tensor], Tensor]) -> None:
+    def _best(self, values: Tensor, indices_at: Callable[[Tensor], Tensor]) -> _Lists:
         """The best of these. Of equal ones the earlier are kept, so those of the chunks before come first."""
         best = topk(values, min(self.k, values.shape[-1]), **self._order)
-        self._values, self._indices = best.values, indices_at(best.indices)
+        return best.values, indices_at(best.indices)
 
 
 def _as_tensor(chunk: Any) -> Tensor:
@@ -200,6 +217,9 @@ def _as_tensor(chunk: Any) -> Tensor:
 
 
 def _parts(row: Any, size: int) -> Iterable[Any]:
+    if len(row.shape) == 0 or row.shape[-1] == 0:  # a chunk too: update takes its form, or refuses it
+        yield row
+        return
     for begin in range(0, row.shape[-1], size):
         yield row[..., begin : begin + size]
 
@@ -231,9 +251,11 @@ class _Copies:
         self.turn = 0
 
     def fits(self, chunk: Tensor) -> bool:
-        return chunk.shape[-1] <= self.room
+        buffer = self.buffers[0]  # another's where a first chunk failed, or a state_dict came
+        alike = chunk.dtype == buffer.dtype and chunk.shape[:-1] == buffer.shape[:-1]
+        return alike and chunk.shape[-1] <= self.room
 
-    def select(self, stream: StreamingTopK, chunk: Tensor, offset: int) -> None:
+    def select(self, stream: StreamingTopK, held: _Lists, chunk: Tensor, offset: int) -> _Lists:
         turn, n = self.turn, chunk.shape[-1]
         self.turn = 1 - turn
         buffer = self.buffers[turn]
@@ -251,15 +273,17 @@ class _Copies:
             place.copy_(source, non_blocking=True)
             self.copied[turn].record(self.stream)
         current.wait_event(self.copied[turn])
-        held, indices = stream._values.shape[-1], stream._indices
-        integers_of(buffer)[..., self.k - held : self.k].copy_(integers_of(stream._values))
+        values, indices = held
+        count = values.shape[-1]
+        integers_of(buffer)[..., self.k - count : self.k].copy_(integers_of(values))
 
         def indices_at(places: Tensor) -> Tensor:
-            if held == 0:
+            if count == 0:
                 return places + offset
             return torch.where(
-                places < held, indices.gather(-1, places.clamp(max=held - 1)), places + (offset - held)
+                places < count, indices.gather(-1, places.clamp(max=count - 1)), places + (offset - count)
             )
 
-        stream._keep(buffer[..., self.k - held : self.k + n], indices_at)
+        best = stream._best(buffer[..., self.k - count : self.k + n], indices_at)
         self.selected[turn].record(current)
+        return best

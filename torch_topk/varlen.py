@@ -12,6 +12,7 @@ from . import _rows
 from ._errors import call
 from ._fakes import RowChecks
 from ._libraries import registry
+from ._out import is_negative
 from ._sharding import has_dtensor
 
 __all__ = ["TopKVarlen", "topk_varlen"]
@@ -103,6 +104,9 @@ def topk_varlen(
     CPU and CUDA tensors. On CUDA nothing is read on the host, and the plan looks at shapes, dtype, k and
     ``max_length`` alone. Lengths of 0 are legal. Of a DTensor, rows stay sharded; the other tensors are
     DTensors of its mesh, outs placed as it is. Columns that are sharded are refused.
+
+    Source: none of ``topk``'s papers has windows that are read on the device: those are this project's, over
+    the same algorithms. That indices count from a window's start is as in FlashInfer, vLLM and SGLang.
     """
     tensors = (input, lengths, starts, row_k, mask, offsets, ids, page_table, page_row, page_start)
     if has_torch_function(tensors):
@@ -116,8 +120,15 @@ def topk_varlen(
     for name, tensor in zip(_TENSORS, tensors, strict=True):
         if not isinstance(tensor, Tensor) and not (tensor is None and name != "input"):
             raise TypeError(f"topk_varlen(): argument '{name}' must be Tensor, not {type(tensor).__name__}")
-    if isinstance(k, bool) or not isinstance(k, (int, torch.SymInt)):
-        raise TypeError(f"topk_varlen(): argument 'k' must be int, not {type(k).__name__}")
+    k = _rows.integer("topk_varlen", "k", k)
+    page_size = _rows.integer("topk_varlen", "page_size", page_size)
+    pad_index = _rows.integer("topk_varlen", "pad_index", pad_index)
+    if max_length is not None:
+        max_length = _rows.integer("topk_varlen", "max_length", max_length, "int or None")
+    _rows.check_bool("topk_varlen", "largest", largest)
+    _rows.check_bool("topk_varlen", "magnitude", magnitude)
+    _rows.check_bool("topk_varlen", "return_values", return_values)
+    _rows.check_dtype("topk_varlen", "index_dtype", index_dtype)
     _rows.check_choice("topk_varlen", "order", order, _ORDERS)
     options = {
         "lengths": lengths, "starts": starts, "row_k": row_k, "mask": mask, "offsets": offsets, "ids": ids,
@@ -153,6 +164,11 @@ def _two_outs(out: Any, return_values: bool) -> tuple[Tensor | None, Tensor]:
     if values is None and return_values:
         raise RuntimeError("topk_varlen(): out has no values, which return_values=True asks for")
     values = values if return_values else None
+    for name, tensor in (("values", values), ("indices", indices)):
+        if is_negative(tensor):
+            raise RuntimeError(
+                f"topk_varlen(): {name} is a view of its elements' negatives, where results cannot be written"
+            )
     if torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (values, indices)):
         raise RuntimeError(
             "topk_varlen(): functions with out=... arguments don't support automatic differentiation, "

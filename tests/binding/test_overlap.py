@@ -8,7 +8,7 @@ import random
 import pytest
 import torch
 
-import torch_topk  # noqa: F401  registers the operator
+import torch_topk
 
 topk = torch.ops.gputopk.topk
 
@@ -37,7 +37,16 @@ def random_view(generator: random.Random, base: torch.Tensor, shape: tuple[int, 
     return base.as_strided(shape, strides, generator.randrange(base.numel() - last))
 
 
-def test_what_shares_no_byte_is_accepted_and_what_does_is_refused():
+def by_index(tensor, k, *, values, indices):
+    """Results that are copied to the outs."""
+    torch_topk.topk(tensor, k, order="index", out=(values, indices))
+
+
+INTO = pytest.mark.parametrize("into", [topk.out, by_index], ids=["operator", "copied"])
+
+
+@INTO
+def test_what_shares_no_byte_is_accepted_and_what_does_is_refused(into):
     generator = random.Random(0)
     seen = {True: 0, False: 0}
     while min(seen.values()) < 1000:
@@ -56,10 +65,12 @@ def test_what_shares_no_byte_is_accepted_and_what_does_is_refused():
         good = are_apart(values, indices, tensor) and are_apart(indices, tensor)
         seen[good] += 1
         if good:
-            topk.out(tensor, k, values=values, indices=indices)
+            into(tensor, k, values=values, indices=indices)
         else:
+            before = values.tolist(), indices.tolist()
             with pytest.raises(RuntimeError, match="single memory location"):
-                topk.out(tensor, k, values=values, indices=indices)
+                into(tensor, k, values=values, indices=indices)
+            assert (values.tolist(), indices.tolist()) == before
 
 
 BIG = torch.zeros(3000, 2011)
@@ -73,11 +84,12 @@ APART = {
 }
 
 
+@INTO
 @pytest.mark.parametrize("what", APART)
-def test_large_views_of_one_storage_are_told_apart(what):
+def test_large_views_of_one_storage_are_told_apart(what, into):
     tensor, values = APART[what]
     indices = torch.zeros(values.shape, dtype=torch.int64)
-    topk.out(tensor, 4, values=values, indices=indices)
+    into(tensor, 4, values=values, indices=indices)
 
 
 def test_a_lazily_cloned_input_is_no_obstacle_to_its_source():

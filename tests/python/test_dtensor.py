@@ -196,6 +196,8 @@ def check_masks(world):
             got = torch_topk.keep_topk_(mine, given[0], lengths=given[1])
             assert got is mine
             assert_same(mine, torch_topk.keep_topk(tensor, counts, lengths=lengths), placements)
+            got = torch_topk.topk_mask(dealt(tensor, mesh, placements), given[0], lengths=given[1])
+            assert_same(got, torch_topk.topk_mask(tensor, counts, lengths=lengths), placements)
         # Of dtypes that gloo or NCCL does not carry; rows are gathered where k is a tensor.
         for dtype in (torch.int16, torch.uint16, torch.uint32, torch.uint64, torch.float8_e5m2):
             tensor = inputs.make("few_distinct", rows, 10 * COLS, dtype)

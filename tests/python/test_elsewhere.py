@@ -124,6 +124,21 @@ def test_quantized_tensors_go_to_torch(quantized):
     for options in ({"magnitude": True}, {"algorithm": "air"}, {"index_dtype": torch.int32}):
         with pytest.raises(RuntimeError, match=f"{next(iter(options))} of a quantized tensor"):
             torch_topk.topk(quantized, 2, **options)
+    with pytest.raises(RuntimeError, match="order='index' of a quantized tensor"):
+        torch_topk.topk(quantized, 2, order="index")
+
+
+def test_an_order_that_nobody_asked_for_is_no_reason_to_refuse_a_quantized_tensor(quantized):
+    """Where all is to be deterministic "any" is "index": then torch has the say."""
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            want = torch.topk(quantized, 2, sorted=False)
+            for arguments in ({"sorted": False}, {"order": "any"}):
+                assert torch.equal(torch_topk.topk(quantized, 2, **arguments).indices, want.indices)
+    finally:
+        torch.use_deterministic_algorithms(False)
 
 
 def test_ours_in_the_place_of_torchs_calls_itself_never(monkeypatch, quantized):

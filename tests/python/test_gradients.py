@@ -323,3 +323,63 @@ def test_a_tangent_reaches_the_call_that_is_made_most():
     assert torch.equal(got, want)
     theirs, ours = (dual(lambda x, k, dim, topk=topk: topk(x, k)) for topk in BOTH)
     assert torch.equal(ours, theirs)
+
+
+POSITIONS = torch.arange(6)
+# Of float8 the bits are moved as integers, which have no derivatives. Functions of a row of 6.
+OF_FLOAT8 = {
+    "topk": lambda x: torch_topk.topk(x, 2).values,
+    "topk by index": lambda x: torch_topk.topk(x, 2, order="index").values,
+    "kth_value": lambda x: torch_topk.kth_value(x, 2).values,
+    "kth_value of a tensor k": lambda x: torch_topk.kth_value(x, torch.tensor(2)).values,
+    "keep_topk": lambda x: torch_topk.keep_topk(x, 2, 0.0),
+    "keep_topk_": lambda x: torch_topk.keep_topk_(x, 2, 0.0),
+    "keep_topk_ of a view": lambda x: (torch_topk.keep_topk_(x[:4], 2, 0.0), x)[1],
+    "topk_where": lambda x: torch_topk.topk_where(x, None, 2).values,
+    "topk_where of two keys": lambda x: torch_topk.topk_where((x, x.detach().float()), None, 2).values[0],
+    "merge_topk": lambda x: torch_topk.merge_topk([x.view(1, 6)], [POSITIONS.view(1, 6)], 2).values,
+    "merge_topk, padded": lambda x: torch_topk.merge_topk(x.view(2, 1, 3), POSITIONS.view(2, 1, 3), 7).values,
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float8_e4m3fn, torch.float8_e5m2], ids=oracle.name_of)
+@pytest.mark.parametrize("what", OF_FLOAT8)
+def test_gradients_of_float8_are_those_of_other_dtypes(what, dtype):
+    row = torch.tensor([1.0, 4.0, 2.0, 3.0, -1.0, 0.5])
+
+    def of(dtype):
+        return lambda x: OF_FLOAT8[what](x.to(dtype, copy=True)).float().clamp(min=-9).pow(2)
+
+    want = of(torch.float32)(row)
+    gradient = grad(lambda x: of(torch.float32)(x).sum())(row)
+    leaf = row.clone().requires_grad_()
+    values = of(dtype)(leaf)
+    values.sum().backward()
+    assert torch.equal(values.detach(), want) and torch.equal(leaf.grad, gradient)
+    assert torch.equal(grad(lambda x: of(dtype)(x).sum())(row), gradient)
+    assert torch.equal(*(jvp(of(kind), (row,), (row.abs(),))[1] for kind in (dtype, torch.float32)))
+    torch._dynamo.reset()
+    leaf = row.clone().requires_grad_()
+    torch.compile(of(dtype), backend="aot_eager")(leaf).sum().backward()
+    assert torch.equal(leaf.grad, gradient)
+
+
+def test_nan_of_float8_keep_their_payload_where_gradients_are_asked_for():
+    row = torch.tensor([0x7D, 0, 0x7E, -1, 0x7F, -2], dtype=torch.int8)
+    for function in (OF_FLOAT8["topk by index"], OF_FLOAT8["keep_topk"], OF_FLOAT8["merge_topk"]):
+        want = function(row.view(torch.float8_e5m2))
+        got = function(row.view(torch.float8_e5m2).clone().requires_grad_())
+        assert got.requires_grad and torch.equal(got.detach().view(torch.int8), want.view(torch.int8))
+
+
+def test_float8_is_filled_in_place_under_vmap():
+    rows = torch.tensor([[1.0, 4.0, 2.0], [8.0, 1.0, 3.0]]).to(torch.float8_e5m2)
+    vmap(lambda row: torch_topk.keep_topk_(row, 1, 0.0))(rows)
+    assert rows.float().tolist() == [[0, 4, 0], [8, 0, 0]]
+
+
+def test_a_tangent_of_a_half_is_gathered():
+    row = torch.tensor([1.0, 4.0, 2.0], dtype=torch.bfloat16)
+    with fwd.dual_level():
+        pushed = fwd.unpack_dual(torch_topk.kth_value(fwd.make_dual(row, row * 2), 2).values).tangent
+    assert pushed.tolist() == [4]

@@ -78,8 +78,24 @@ def test_devices_are_chosen():
         assert not is_ours()
 
 
+def test_devices_may_be_any_iterable():
+    for devices in (iter(["cpu"]), (name for name in ("cpu",)), {"cpu"}, {"cpu": 1}):
+        with torch_topk.installed(devices=devices, ops=iter(["topk"])):
+            assert is_ours()
+        assert not is_ours()
+
+
 @pytest.mark.parametrize(
-    "arguments", [{"devices": ["mps"]}, {"devices": "cpu"}, {"ops": ["kthvalue"]}, {"ops": "topk"}], ids=str
+    "arguments",
+    [
+        {"devices": None},
+        {"ops": 1},
+        {"devices": ["mps"]},
+        {"devices": "cpu"},
+        {"ops": ["kthvalue"]},
+        {"ops": "topk"},
+    ],
+    ids=str,
 )
 def test_another_device_or_op_is_refused(arguments):
     for function in (

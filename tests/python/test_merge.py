@@ -133,6 +133,31 @@ def test_values_have_gradients():
         (lambda v, i: torch_topk.merge_topk(v, i, 2, tie="x"), ValueError, "tie must be one of"),
         (lambda v, i: torch_topk.merge_topk(v[0], i[0], 2), RuntimeError, "has 2 dimensions"),
         (lambda v, i: torch_topk.merge_topk([], [], 2), RuntimeError, "values has no lists"),
+        (
+            lambda v, i: torch_topk.merge_topk([v[0].int(), v[1]], list(i), 2),
+            RuntimeError,
+            r"one dtype, but values\[1\] has torch.float32 and values\[0\] torch.int32",
+        ),
+        (
+            lambda v, i: torch_topk.merge_topk(list(v), [i[0], i[1].int()], 2),
+            RuntimeError,
+            r"one dtype, but ids\[1\] has torch.int32 and ids\[0\] torch.int64",
+        ),
+        (
+            lambda v, i: torch_topk.merge_topk([v[0], v[1, :2]], list(i), 2),
+            RuntimeError,
+            r"one number of rows, but values\[1\] has 2 and values\[0\] 3",
+        ),
+        (
+            lambda v, i: torch_topk.merge_topk([v[0], v[1].to("meta")], list(i), 2),
+            RuntimeError,
+            r"one device, but values\[1\] has meta and values\[0\] cpu",
+        ),
+        (
+            lambda v, i: torch_topk.merge_topk(v, i.to("meta"), 2),
+            RuntimeError,
+            "ids must be on the values' device, cpu, but are on meta",
+        ),
     ],
 )
 def test_errors_name_what_is_wrong(call, kind, words):

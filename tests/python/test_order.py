@@ -122,3 +122,39 @@ def test_by_index_too_values_are_bit_copies_where_gradients_are_asked_for():
     values, indices = torch_topk.topk(leaf, 20, order="index")
     assert values.requires_grad
     assert torch.equal(oracle.as_ints(values.detach()), oracle.as_ints(tensor).gather(1, indices))
+
+
+@pytest.mark.parametrize(
+    ("deterministic", "arguments"), [(False, {"order": "index"}), (True, {"sorted": False})]
+)
+def test_outs_of_an_order_compile_whole_and_have_fakes(deterministic, arguments):
+    torch._dynamo.reset()
+    tensor = inputs.make("normal", 4, 30)
+
+    def function(tensor, values, indices):
+        return torch_topk.topk(tensor, 5, out=(values, indices), **arguments)
+
+    outs = torch.zeros(4, 5), torch.zeros(4, 5, dtype=torch.int64)
+    torch.use_deterministic_algorithms(deterministic)
+    try:
+        torch.compile(function, fullgraph=True, backend="aot_eager")(tensor, *outs)
+        want = torch_topk.topk(tensor, 5, **arguments)
+        with FakeTensorMode():
+            function(*(torch.empty(t.shape, dtype=t.dtype) for t in (tensor, *outs)))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    assert torch.equal(outs[0], want.values) and torch.equal(outs[1], want.indices)
+
+
+def test_outs_of_an_order_are_refused_before_anything_is_written():
+    tensor = torch.tensor([[3, 1, 2, 7], [9, 8, 1, 0]])
+    values, indices = torch.zeros(2, 2, dtype=torch.int64), torch.zeros(2, 2, dtype=torch.int64)
+    for out in ((values, values), (values, indices[:, :1].expand(2, 2)), (tensor[:, :2], indices)):
+        for deterministic, arguments in ((False, {"order": "index"}), (True, {"sorted": False})):
+            torch.use_deterministic_algorithms(deterministic)
+            try:
+                with pytest.raises(RuntimeError, match="single memory location"):
+                    torch_topk.topk(tensor, 2, out=out, **arguments)
+            finally:
+                torch.use_deterministic_algorithms(False)
+    assert not values.any() and not indices.any() and tensor[0].tolist() == [3, 1, 2, 7]

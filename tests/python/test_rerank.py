@@ -327,7 +327,7 @@ def test_a_metric_has_a_name_a_number_and_a_member():
     assert torch.equal(
         rerank(vectors[:3], vectors, ids, 5).ids, rerank(vectors[:3], vectors, ids, 5, "l2").ids
     )
-    with pytest.raises(ValueError, match="l2, inner_product, cosine"):
+    with pytest.raises(ValueError, match=r"l2 \(0\), inner_product \(1\), cosine \(2\), not 'L2'"):
         rerank(vectors[:3], vectors, ids, 5, "L2")
 
 
@@ -407,3 +407,37 @@ def test_autocast_changes_nothing(query_dtype, dtype):
         result = rerank(queries, vectors, ids, 5)
     want = rerank(queries.float(), vectors.float(), ids, 5)
     assert torch.equal(result.distances, want.distances) and torch.equal(result.ids, want.ids)
+
+
+@pytest.mark.parametrize(
+    "more", [{"return_positions": True}, {"payload": torch.arange(20)}], ids=["positions", "payload"]
+)
+def test_outs_that_share_memory_are_refused_where_results_are_copied_too(more):
+    queries, vectors = torch.ones(3, 8), torch.ones(20, 8)
+    candidates = torch.arange(18).view(3, 6)
+    count = 3 if "return_positions" in more else 2
+    distances, *others = torch.zeros(3, 2), *(torch.zeros(3, 2, dtype=torch.int64) for _ in range(2))
+    good = [distances, *others][:count]
+    bad = [
+        [queries[:, :2], *good[1:]],
+        [vectors[:3, :2], *good[1:]],
+        [distances, candidates[:, :2], *good[2:]],
+        [distances, others[0][:, :1].expand(3, 2), *good[2:]],
+        [others[0].view(torch.float32)[:, :2], *good[1:]],
+        [distances, *[others[0]] * (count - 1)],
+    ]
+    for out in bad if count == 3 else bad[:-1]:
+        with pytest.raises(RuntimeError, match="single memory location"):
+            rerank(queries, vectors, candidates, 2, out=tuple(out), **more)
+    assert not any(out.any() for out in good) and queries.all() and vectors.all()
+    rerank(queries, vectors, candidates, 2, out=tuple(good), **more)
+    assert good[1].tolist() == [[0, 1], [6, 7], [12, 13]]
+
+
+@pytest.mark.parametrize("more", [{}, {"return_positions": True}], ids=str)
+def test_distances_may_be_a_view_of_negatives(more):
+    queries, vectors, candidates = torch.ones(3, 8), torch.zeros(20, 8), torch.arange(18).view(3, 6)
+    ids = [torch.zeros(3, 2, dtype=torch.int64) for _ in range(len(more) + 1)]
+    distances = torch.zeros(3, 2, dtype=torch.complex64).conj().imag
+    rerank(queries, vectors, candidates, 2, out=(distances, *ids), **more)
+    assert distances.tolist() == [[8, 8]] * 3 and ids[0].tolist() == [[0, 1], [6, 7], [12, 13]]

@@ -110,6 +110,16 @@ def test_errors_name_what_is_wrong(arguments, kind, words):
         torch_topk.top_k_top_p_filter_(*arguments)
 
 
+def test_a_share_that_is_nan_keeps_the_best_alone():
+    logits = torch.tensor([[1.0, 3.0, 2.0], [5.0, 4.0, 5.0]])
+    want = torch.tensor([[False, True, False], [True, False, False]])
+    for nan in (math.nan, torch.tensor(math.nan), torch.full((2,), math.nan)):
+        for name in ("p", "min_p"):
+            for k in (None, 2, torch.tensor(2)):
+                kept = torch_topk.top_k_top_p_filter_(logits.clone(), k, **{name: nan}) > -math.inf
+                assert torch.equal(kept, want)
+
+
 def test_it_compiles_whole():
     logits = inputs.make("normal", ROWS, COLS)
     k, p = torch.arange(ROWS), torch.linspace(0, 1, ROWS)

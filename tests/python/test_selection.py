@@ -396,9 +396,34 @@ def test_what_is_kept_and_filled(dtype):
                 mask[:size] = first_of(ranking(tensor[r : r + 1, :size]), [5])[0]
             want[r, ~mask] = bits(filled)[0]
         assert torch.equal(bits(torch_topk.keep_topk(tensor, k, fill, lengths=lengths)), want)
+        mask = torch_topk.topk_mask(tensor, k, lengths=lengths)
+        assert torch.equal(bits(torch.where(mask, tensor, filled[0])), want)
         changed = tensor.clone()
         torch_topk.keep_topk_(changed, k, fill, lengths=lengths)
         assert torch.equal(bits(changed), want)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+@pytest.mark.parametrize("ties", ["index", "all"])
+def test_a_mask_of_rows_with_lengths(largest, ties):
+    tensor = make(torch.float32)
+    lengths = torch.tensor([0, 1, 5, 20, 60, 99, -1])
+    for k in (0, 5, COLS, torch.arange(ROWS)):
+        counts = k.tolist() if isinstance(k, torch.Tensor) else [k] * ROWS
+        want = torch.ones(ROWS, COLS, dtype=torch.bool)
+        for r, size in enumerate(lengths.clamp(0, COLS).tolist()):
+            if size > 0:
+                part = tensor[r : r + 1, :size]
+                want[r, :size] = torch_topk.topk_mask(part, counts[r], largest=largest, ties=ties)[0]
+        flags = {"largest": largest, "ties": ties}
+        assert torch.equal(torch_topk.topk_mask(tensor, k, lengths=lengths, **flags), want)
+        assert torch.equal(torch_topk.topk_mask(tensor, k, lengths=lengths.int(), **flags), want)
+        assert torch.equal(torch_topk.topk_mask(tensor.t(), k, 0, lengths=lengths, **flags), want.t())
+        meta = torch_topk.topk_mask(tensor.to("meta"), 5, lengths=lengths.to("meta"), **flags)
+        assert meta.is_meta and meta.shape == want.shape and meta.dtype == torch.bool
+    batched = torch.vmap(lambda x, n: torch_topk.topk_mask(x, 5, lengths=n, largest=largest, ties=ties))
+    want = torch_topk.topk_mask(tensor, 5, lengths=lengths, largest=largest, ties=ties)
+    assert torch.equal(batched(tensor.unsqueeze(1), lengths.unsqueeze(1)).squeeze(1), want)
 
 
 def test_the_gradient_passes_through_the_mask():
@@ -436,6 +461,11 @@ def test_shapes_without_elements_or_dimensions():
             lambda x: torch_topk.topk_mask(x, torch.ones(3, dtype=torch.int64)),
             RuntimeError,
             r"k has shape \[3\], but there are \[7\] rows",
+        ),
+        (
+            lambda x: torch_topk.topk_mask(x, 3, lengths=torch.ones(3, dtype=torch.int64)),
+            RuntimeError,
+            r"lengths has shape \[3\], but there are \[7\] rows",
         ),
         (lambda x: torch_topk.topk_mask(x, 3, ties="some"), ValueError, "ties must be one of index, all"),
         (lambda x: torch_topk.keep_topk(x.int(), 3), RuntimeError, "fill is -inf, which torch.int32"),
@@ -526,3 +556,13 @@ def test_they_compile_whole():
     compiled = torch.compile(function, fullgraph=True, dynamic=True, backend="aot_eager")
     for got, want in zip(compiled(tensor, k), function(tensor, k), strict=True):
         assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize("k", [1, 9, torch.tensor(3)], ids=str)
+def test_views_of_negatives_are_filled(k):
+    negatives = torch.complex(torch.zeros(60), make(torch.float32)[0]).conj().imag
+    want = torch_topk.keep_topk(negatives.resolve_neg(), k, 0.0)
+    for fill_in in (torch_topk.keep_topk_, torch_topk.top_k_top_p_filter_):
+        assert fill_in(negatives, k, fill=0.0) is negatives
+        assert negatives.is_neg() and torch.equal(negatives, want)
+        negatives = torch.complex(torch.zeros(60), make(torch.float32)[0]).conj().imag

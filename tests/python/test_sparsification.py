@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
@@ -38,6 +39,89 @@ def test_sparse_sum_adds_rank_by_rank():
         sparse_sum(values, indices, 1000, out=torch.zeros(7, dtype=dtype))
 
 
+def test_a_sum_may_go_where_its_terms_lie():
+    array = np.arange(1, 4, dtype=np.float32)
+    for dtype, scale in ((torch.float32, 2.0), (torch.float32, 1.0), (torch.bfloat16, 2.0)):
+        want = torch.tensor([3.0, 2.0, 1.0]) * scale
+        values = torch.tensor([1.0, 2.0, 3.0], dtype=dtype)
+        indices = torch.tensor([[2, 1, 0]])
+        assert sparse_sum(values.view(1, 3), indices, 3, out=values, scale=scale) is values
+        assert torch.equal(values, want.to(dtype))
+    numbers = torch.from_numpy(array)  # another storage, of the same memory
+    sparse_sum(torch.from_numpy(array).view(1, 3), indices, 3, out=numbers)
+    assert numbers.tolist() == [3.0, 2.0, 1.0]
+    bits = torch.tensor([[2, 1, 0]], dtype=torch.int32)
+    out = bits.view(3).view(torch.float32)
+    assert sparse_sum(torch.tensor([[1.0, 2.0, 3.0]]), bits, 3, out=out).tolist() == [3.0, 2.0, 1.0]
+
+
+VALUES, INDICES = torch.ones(1, 2), torch.tensor([[0, 1]])
+WRONG_SUMS = [
+    (([1.0], INDICES, 5), {}, TypeError, "argument 'values' must be Tensor, not list"),
+    ((VALUES, [0], 5), {}, TypeError, "argument 'indices' must be Tensor, not list"),
+    ((VALUES, INDICES, 5.0), {}, TypeError, "argument 'size' must be int, not float"),
+    ((VALUES, INDICES, -1), {}, RuntimeError, "size must be at least 0, but is -1"),
+    ((VALUES, INDICES, 5), {"scale": "2"}, TypeError, "argument 'scale' must be float, not str"),
+    ((VALUES, INDICES.float(), 5), {}, TypeError, "indices must be int32 or int64, not torch.float32"),
+    ((VALUES.int(), INDICES, 5), {}, TypeError, "values must be floating, not torch.int32"),
+    ((VALUES * 1j, INDICES, 5), {}, TypeError, "values must be floating, not torch.complex64"),
+    ((VALUES, INDICES, 5), {"out": torch.ones(5).int()}, TypeError, "out must be floating, not torch.int32"),
+    ((VALUES, INDICES, 5), {"out": [0]}, TypeError, "argument 'out' must be Tensor, not list"),
+    ((VALUES, INDICES.to("meta"), 5), {}, RuntimeError, "indices must be on the values' device, cpu"),
+    ((VALUES, INDICES, 5), {"out": torch.ones(1).expand(5)}, RuntimeError, "two elements of out share mem"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "options", "kind", "words"), WRONG_SUMS)
+def test_a_sums_arguments_are_checked(arguments, options, kind, words):
+    with pytest.raises(kind, match=r"sparse_sum\(\): " + words):
+        sparse_sum(*arguments, **options)
+
+
+@pytest.mark.parametrize("wrong", [-1, 5, 2**40])
+def test_a_sum_of_an_index_out_of_range_writes_nothing_on_the_cpu(wrong):
+    out = torch.full((5,), 7.0)
+    with pytest.raises(RuntimeError, match=r"sparse_sum\(\): indices must be in \[0, 5\), but are in "):
+        sparse_sum(torch.ones(2, 2), torch.tensor([[0, 1], [2, wrong]]), 5, out=out)
+    assert (out == 7).all()
+    assert sparse_sum(torch.ones(2, 0), torch.zeros(2, 0, dtype=torch.int64), 5, out=out).tolist() == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind", "words"),
+    [
+        ({"k": 1.5}, TypeError, "argument 'k' must be int or None, not float"),
+        ({"ratio": "a"}, TypeError, "argument 'ratio' must be float or None, not str"),
+        ({"k": 1, "momentum": "a"}, TypeError, "argument 'momentum' must be float or None, not str"),
+        ({"k": 1, "start_iter": 2.5}, TypeError, "argument 'start_iter' must be int, not float"),
+        ({"k": 1, "min_numel": None}, TypeError, "argument 'min_numel' must be int, not NoneType"),
+        ({"k": 1, "value_dtype": "int8"}, TypeError, "argument 'value_dtype' must be torch.dtype, not str"),
+        ({"k": 1, "value_dtype": torch.int8}, ValueError, "value_dtype must be one of .*, not torch.int8"),
+        ({"k": 1, "residual_dtype": torch.int8}, ValueError, "residual_dtype must be one of float32, "),
+        ({"k": 1, "residual_dtype": torch.float8_e5m2}, ValueError, "residual_dtype must be one of"),
+    ],
+)
+def test_a_states_types_are_checked(arguments, kind, words):
+    with pytest.raises(kind, match=r"TopKState\(\): " + words):
+        TopKState(**arguments)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda state: pickle.loads(pickle.dumps(state))])
+def test_a_copy_of_a_state_says_that_it_needs_parameters_again(copied, caplog):
+    parameter = nn.Parameter(torch.zeros(3))
+    state = TopKState(k=1, parameters=[parameter])
+    state._called = True
+    state._iterations["ddp"] = 3
+    other = copied(state)
+    assert state._called and state._numbers is not None
+    assert "parameters must be given again" in caplog.text and "process group" in caplog.text
+    with pytest.raises(RuntimeError, match=r"need TopKState\(parameters="):
+        topk_hook(other, None)
+    again = TopKState(k=1, parameters=[parameter])
+    again.load_state_dict(other.state_dict())
+    assert again._iterations == {"ddp": 3} and again._key_of(parameter, 0, 0) == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
@@ -46,7 +130,7 @@ def test_sparse_sum_adds_rank_by_rank():
         ({"ratio": 0.0}, "in \\(0, 1\\]"),
         ({"ratio": 0.1, "warmup": [(3, 2.0)]}, "in \\(0, 1\\]"),
         ({"k": 0}, "k must be at least 1, but is 0"),
-        ({"k": 1, "scope": "layer"}, "scope must be bucket or parameter, not 'layer'"),
+        ({"k": 1, "scope": "layer"}, "scope must be one of bucket, parameter, not 'layer'"),
         ({"ratio": 0.1, "warmup": [(9, 0.5), (3, 0.2)]}, "ascending"),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from torch.autograd import forward_ad
 
 from tests import inputs
 from tests import sparsify_reference as reference
@@ -220,3 +221,55 @@ def test_compiled():
         got = step(self, add, momentum, 9)
         for one, other in zip((*got, self, momentum), (values * 2, indices, after, kept), strict=True):
             reference.assert_same(one, other, "compiled")
+
+
+def dual(function):
+    with forward_ad.dual_level():
+        return function(forward_ad.make_dual(torch.ones(4), torch.ones(4)))
+
+
+TRANSFORMS = {
+    "grad": lambda function: torch.func.grad(lambda x: function(x * 1).sum())(torch.ones(4)),
+    "jvp": lambda function: torch.func.jvp(lambda x: function(x * 1), (torch.ones(4),), (torch.ones(4),)),
+    "dual numbers": dual,
+    "compile": lambda function: torch.compile(lambda x: function(x * 1), backend="aot_eager")(
+        torch.ones(4, requires_grad=True)
+    ),
+}
+
+
+@pytest.mark.parametrize("transform", TRANSFORMS)
+@pytest.mark.parametrize("name", ["self", "add", "momentum"])
+def test_what_has_a_derivative_is_refused_under_transforms_too(transform, name):
+    def function(x):
+        given = {"self": torch.zeros(4), "add": torch.zeros(4), "momentum": torch.zeros(4), name: x}
+        sparsify_(given.pop("self"), 2, **given)
+        return x
+
+    torch._dynamo.reset()
+    with pytest.raises(RuntimeError, match=f"{name} is (read|changed in place), without gradients"):
+        TRANSFORMS[transform](function)
+
+
+def test_what_has_no_derivative_is_served_inside_a_transform():
+    def loss(x):
+        residual = torch.tensor([1.0, 4.0, 2.0, 3.0])
+        return (sparsify_(residual, 2).values * x).sum()
+
+    assert torch.func.grad(loss)(torch.ones(2)).tolist() == [4, 3]
+
+
+def test_an_add_that_has_a_gradient_is_refused():
+    """self would have none."""
+    with pytest.raises(RuntimeError, match="add is read, without gradients"):
+        sparsify_(torch.zeros(4), 2, add=torch.ones(4, requires_grad=True))
+    with torch.no_grad():
+        sparsify_(torch.zeros(4), 2, add=torch.ones(4, requires_grad=True))
+
+
+@pytest.mark.parametrize("name", ["self", "momentum"])
+def test_views_of_negatives_are_refused_in_words(name):
+    negatives = torch.zeros(4, dtype=torch.complex64).conj().imag
+    given = {"self": torch.zeros(4), "add": torch.ones(4), "momentum": torch.zeros(4), name: negatives}
+    with pytest.raises(RuntimeError, match=f"{name} is a view of its elements' negatives"):
+        sparsify_(given.pop("self"), 2, **given)

@@ -10,7 +10,7 @@ import torch
 
 from tests import inputs, oracle
 from tests.python import gloo
-from torch_topk import StreamingTopK, topk
+from torch_topk import StreamingTopK, streaming, topk
 
 
 def assert_same(got, want):
@@ -102,6 +102,37 @@ def test_refusals():
         stream.consume(torch.zeros(2, 4), chunk=0)
 
 
+def test_a_chunk_that_is_refused_leaves_the_stream_as_it_was(monkeypatch):
+    stream = StreamingTopK(2)
+    for chunk in (torch.zeros(3, dtype=torch.complex64), torch.zeros(0, dtype=torch.complex64)):
+        with pytest.raises(NotImplementedError, match=r"StreamingTopK: not implemented for torch.complex64"):
+            stream.update(chunk)
+    with monkeypatch.context() as patch:
+        patch.setattr(streaming, "topk", lambda *arguments, **options: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            stream.update(torch.zeros(3, 4, dtype=torch.int32), offset=7)
+    assert stream.position == 0
+    with pytest.raises(RuntimeError, match="no chunk yet"):
+        stream.result()
+    stream.update(torch.tensor([1.0, 3.0, 2.0]))
+    with monkeypatch.context() as patch:
+        patch.setattr(streaming, "topk", lambda *arguments, **options: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            stream.update(torch.tensor([9.0]))
+    assert stream.position == 3 and stream.result().values.tolist() == [3.0, 2.0]
+
+
+def test_a_source_without_elements_is_a_chunk_and_one_without_dimensions_is_none():
+    for source in (torch.zeros(4, 0), np.zeros((4, 0), dtype=np.float32)):
+        stream = StreamingTopK(2).consume(source)
+        assert stream.position == 0 and stream.result().values.shape == (4, 0)
+        with pytest.raises(RuntimeError, match=r"but those before were torch\.float32"):
+            stream.update(torch.zeros(5, 3))
+    for source in (torch.tensor(1.0), np.float32(1), np.array(1.0)):
+        with pytest.raises(RuntimeError, match="a chunk must have 1 dimension or more, but has 0"):
+            StreamingTopK(2).consume(source)
+
+
 def of_ranks(rank):
     row = torch.randint(0, 50, (2, 900), generator=torch.Generator().manual_seed(3)).float()
     cuts = [0, 333, 900]
@@ -112,6 +143,8 @@ def of_ranks(rank):
         for at in range(begin, end, 100):
             stream.update(row[:, at : min(at + 100, end)], offset=at)
         results.append((stream.result_of_ranks(), topk(row, min(k, 900))))
+    half = StreamingTopK(40, device=gloo.device()).consume(row if rank == 0 else row[:, :0])
+    results.append((half.result_of_ranks(), topk(row, 40)))
     empty = StreamingTopK(3, device=gloo.device())
     if rank == 0:
         empty.update(row)
@@ -131,4 +164,4 @@ def check_ranks(of_each):
     for results in (zero, one):
         for got, want in results:
             assert_same(got, want)
-    assert "rank 1 was called with" in told and "local must be a Tensor, not NoneType" in tells
+    assert "rank 1 was called with" in told and "there has been no chunk yet" in tells

@@ -251,6 +251,44 @@ def test_a_tangent_is_not_written_to_outs():
             topk(fwd.make_dual(X, X), 2, out=(torch.zeros(3, 2), torch.zeros(3, 2, dtype=torch.int64)))
 
 
+def test_outs_may_be_views_of_negatives():
+    """Their memory does not hold what they are."""
+    for shape, arguments in (((3, 2), {}), ((3, 2), {"order": "index"}), ((0,), {})):
+        values = torch.zeros(shape, dtype=torch.complex64).conj().imag
+        indices = torch._neg_view(torch.zeros(shape, dtype=torch.int64))
+        torch_topk.topk(X, 2, out=(values, indices), **arguments)
+        want = torch_topk.topk(X, 2, **arguments)
+        assert values.is_neg() and torch.equal(values, want.values) and torch.equal(indices, want.indices)
+
+
+@pytest.mark.parametrize("arguments", [{}, {"order": "index"}], ids=str)
+def test_without_grad_an_out_that_requires_it_is_resized_too(arguments):
+    for topk, more in ((torch.topk, {}), (torch_topk.topk, arguments)):
+        leaf, indices = torch.zeros(0, requires_grad=True), torch.zeros(0, dtype=torch.int64)
+        with torch.no_grad():
+            topk(X, 2, out=(leaf, indices), **more)
+        assert leaf.shape == (3, 2) and leaf.requires_grad and leaf.is_leaf
+        assert leaf.tolist() == X[:, -2:].flip(1 if not more else ()).tolist()
+
+
+def test_a_subclass_among_the_outs_sees_the_call():
+    class Answering(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, function, types, args=(), kwargs=None):
+            return function
+
+    for out in ((OUT[0].as_subclass(Answering), OUT[1]), [OUT[0], OUT[1].as_subclass(Answering)]):
+        assert torch_topk.topk(X, 2, out=out) is torch_topk.topk
+
+
+def test_what_differs_from_torch_is_as_the_readme_has_it():
+    memory = X.clone()
+    with pytest.raises(RuntimeError, match="single memory location"):
+        torch_topk.topk(memory, 2, out=(memory[:, :2], OUT[1]))
+    with pytest.raises(TypeError, match="axis"):
+        torch_topk.topk(X, 2, axis=0)
+
+
 def test_outs_of_a_result_may_be_used_again():
     result = torch_topk.topk(X, 2)
     torch_topk.topk(-X, 2, out=result)

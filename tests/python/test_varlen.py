@@ -277,6 +277,17 @@ def test_what_the_function_refuses(call, kind, words):
         call()
 
 
+def test_outs_that_are_views_of_negatives_are_refused_in_words():
+    values, indices = torch.zeros(12, 4), torch.zeros(12, 4, dtype=torch.int32)
+    for name, out in (
+        ("values", (torch._neg_view(values), indices)),
+        ("indices", (values, torch._neg_view(indices))),
+    ):
+        with pytest.raises(RuntimeError, match=f"{name} is a view of its elements' negatives"):
+            topk_varlen(make(), 4, out=out)
+    topk_varlen(make(), 4, return_values=False, out=(torch._neg_view(values), indices))
+
+
 def test_outs_that_cannot_take_the_result():
     tensor = make(3, 8)
     values, indices = torch.zeros(3, 4), torch.zeros(3, 4, dtype=torch.int32)

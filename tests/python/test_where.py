@@ -297,7 +297,7 @@ WRONG = [
     ((SCORE, SCORE[0] > 0, 1, 0), RuntimeError, r"mask must have shape \[3, 8\] or \[3\], but has \[8\]"),
     ((SCORE, (SCORE > 0).to("meta"), 1), RuntimeError, "on the score's device, cpu, but is on meta"),
     ((SCORE, Condition([1], ">", 0), 1), TypeError, "mask.column must be Tensor, not list"),
-    ((SCORE, Condition(SCORE, "=>", 0), 1), ValueError, "must be one of < <= == != >= >, not '=>'"),
+    ((SCORE, Condition(SCORE, "=>", 0), 1), ValueError, "must be one of <, <=, ==, !=, >=, >, not '=>'"),
     ((SCORE, Condition(SCORE, ">", "0"), 1), TypeError, "threshold must be a number or Tensor, not str"),
     ((SCORE, Condition(SCORE.int(), ">", 0.5), 1), RuntimeError, "is 0.5, but must be an integer in"),
     ((SCORE, Condition(SCORE.byte(), ">", 256), 1), RuntimeError, r"is 256, but must be .* in \[0, 255\]"),
