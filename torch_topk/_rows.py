@@ -200,16 +200,16 @@ def check_choice(function: str, name: str, choice: Any, choices: tuple[str, ...]
 
 def number_of(function: str, name: str, member: Any, kind: type[IntEnum]) -> int:
     """The number of a member of ``kind``, which may be given by its name or its number too."""
-    members = kind.__members__
-    if isinstance(member, str):
-        if member in members:
-            return members[member].value
-    elif not isinstance(member, int) or isinstance(member, bool):
-        raise TypeError(
-            f"{function}(): argument '{name}' must be {kind.__name__}, its name or int, "
-            f"not {type(member).__name__}"
-        )
-    elif member in members.values():
-        return int(member)
-    names = ", ".join(f"{known.name} ({known.value})" for known in members.values())
-    raise ValueError(f"{function}(): {name} must be one of {names}, not {member!r}")
+    # As compilers trace it: dynamo of torch 2.11 does not know `in kind.__members__`.
+    try:
+        if isinstance(member, str):
+            return kind[member].value
+        if isinstance(member, int) and not isinstance(member, bool):
+            return kind(member).value
+    except (KeyError, ValueError):
+        names = ", ".join(f"{known.name} ({known.value})" for known in kind)
+        raise ValueError(f"{function}(): {name} must be one of {names}, not {member!r}") from None
+    raise TypeError(
+        f"{function}(): argument '{name}' must be {kind.__name__}, its name or int, "
+        f"not {type(member).__name__}"
+    )
