@@ -224,6 +224,10 @@ CLUSTER_BITS = (
     "parts=1",
     "bfloat16 nan_tails 1x9000 k=300 form=delegate.resident_cluster forced=1 cluster=4 threads=256 parts=1",
 )
+MARKED = (
+    "float32 few_distinct 2x2049 k=1500 sorted=0 by_index=1 form=air.one_block",
+    "float32 few_distinct 3x8192 k=1100 sorted=0 by_index=1 form=air.one_block sm_count=1",
+)
 AIR_GRID = (
     "float32 normal 2x9001 k=100 form=air.resident_grid forced=1 blocks=3 ranked=300 offset=1 sm_count=6",
     "float32 normal 1x14001 k=4000 sorted=0 form=air.resident_grid forced=1 blocks=3 sm_count=4",
@@ -774,6 +778,13 @@ MUTANTS = (
         "begin_of(tile) + v * distance <= end",
         AIR_BLOCK,
     ),
+    Mutant(
+        "sort/by_marks.cu", "__syncthreads();  // no word is marked that is yet to be cleared", ";", MARKED
+    ),
+    Mutant("sort/by_marks.cu", "__syncthreads();  // all are in their places", ";", MARKED),
+    Mutant("sort/by_marks.cu", "counted + through - own", "counted + through", MARKED),
+    Mutant("sort/by_marks.cu", "before[word] + __popc(below)", "before[word]", MARKED),
+    Mutant("sort/by_marks.cu", "up_to_lane(of_warp) - of_warp", "up_to_lane(of_warp)", MARKED),
 )
 
 
