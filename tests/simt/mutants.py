@@ -784,7 +784,7 @@ MUTANTS = (
     Mutant("sort/by_marks.cu", "__syncthreads();  // all are in their places", ";", MARKED),
     Mutant("sort/by_marks.cu", "counted + through - own", "counted + through", MARKED),
     Mutant("sort/by_marks.cu", "before[word] + __popc(below)", "before[word]", MARKED),
-    Mutant("sort/by_marks.cu", "up_to_lane(of_warp) - of_warp", "up_to_lane(of_warp)", MARKED),
+    Mutant("sort/by_marks.cu", "sum_so_far(of_warp) - of_warp", "sum_so_far(of_warp)", MARKED),
 )
 
 

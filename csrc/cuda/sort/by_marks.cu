@@ -5,7 +5,6 @@
 //   3. Each winner goes to its place: marks of the warps before, of the words before, of the bits below. It
 //      does so on chip, from where rows are written in whole lines.
 
-#include <algorithm>
 #include <atomic>
 
 #include "core/visit_bits.h"
@@ -13,20 +12,11 @@
 #include "cuda/device/entries.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/device/warp.cuh"
 #include "cuda/sort/rows.h"
 
 namespace gputopk::cuda::sort {
 namespace {
-
-__device__ uint32_t up_to_lane(uint32_t own) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
-  for (int distance = 1; distance < 32; distance *= 2) {
-    const uint32_t other = __shfl_up_sync(~0u, own, distance);
-    if (lane >= distance) own += other;
-  }
-  return own;
-}
 
 // `words`: of the marks, 32 for each warp or a multiple of that.
 template <class Bits>
@@ -58,13 +48,13 @@ __global__ void __launch_bounds__(tuning::kSortMaxThreads)
   const int share = words / warps;
   uint32_t counted = 0;
   for (int word = warp * share + lane; word < (warp + 1) * share; word += 32) {
-    const uint32_t own = __popc(marks[word]), through = up_to_lane(own);
+    const uint32_t own = __popc(marks[word]), through = sum_so_far(own);
     before[word] = static_cast<uint16_t>(counted + through - own);
     counted += __shfl_sync(~0u, through, 31);
   }
   if (lane == 0) of_warps[warp] = counted;
   __syncthreads();  // all are counted
-  const uint32_t of_warp = lane < warps ? of_warps[lane] : 0, before_warp = up_to_lane(of_warp) - of_warp;
+  const uint32_t of_warp = lane < warps ? of_warps[lane] : 0, before_warp = sum_so_far(of_warp) - of_warp;
 #pragma unroll
   for (int e = 0; e < kItems; ++e) {
     if (thread - lane + e * threads >= count) break;
@@ -86,14 +76,12 @@ ErrorCode order_by_marks(const Problem& problem, const Rows& rows, const Marks& 
     const auto kernel = order_by_marks<decltype(bits)>;
     const size_t bytes = static_cast<size_t>(bytes_of_marks(problem, marks.words));
     static std::atomic<uint64_t> allowed;
-    cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
-    constexpr int64_t kMostBlocks = INT32_MAX;
-    for (int64_t first = 0; first < rows.rows && error == cudaSuccess; first += kMostBlocks) {
-      const int64_t blocks = std::min(rows.rows - first, kMostBlocks);
-      error = launch_kernel(/*ahead=*/true, kernel, static_cast<unsigned>(blocks),
-                            static_cast<unsigned>(marks.threads), bytes, stream, rows, first, marks.words);
-    }
-    return error;
+    const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
+    if (error != cudaSuccess) return error;
+    return launch_block_a_row(rows.rows, [&](int64_t first, unsigned blocks) {
+      return launch_kernel(/*ahead=*/true, kernel, blocks, static_cast<unsigned>(marks.threads), bytes,
+                           stream, rows, first, marks.words);
+    });
   });
 }
 

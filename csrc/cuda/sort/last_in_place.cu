@@ -8,8 +8,6 @@
 // With many winners in few rows, a block reads a share of a row alone and writes down where its worst is. Of
 // those places a second launch reads the entries.
 
-#include <algorithm>
-
 #include "cuda/device/entries.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/sort/rows.h"
@@ -112,14 +110,12 @@ ErrorCode launch(const Problem& problem, const Entries& winners, const LastInPla
   } else {
     places = nullptr;
   }
-  constexpr int64_t kMostBlocks = INT32_MAX;
-  for (int64_t first = 0; first < problem.rows && error == cudaSuccess; first += kMostBlocks) {
-    const int64_t blocks = std::min(problem.rows - first, kMostBlocks);
-    error = launch_kernel(/*ahead=*/true, put_last_in_place<Index, Order>, static_cast<unsigned>(blocks),
-                          static_cast<unsigned>(threads), 0, stream, winners, first, problem.k,
-                          static_cast<const int64_t*>(places), count, order);
-  }
-  return error;
+  if (error != cudaSuccess) return error;
+  return launch_block_a_row(problem.rows, [&](int64_t first, unsigned blocks) {
+    return launch_kernel(/*ahead=*/true, put_last_in_place<Index, Order>, blocks,
+                         static_cast<unsigned>(threads), 0, stream, winners, first, problem.k,
+                         static_cast<const int64_t*>(places), count, order);
+  });
 }
 
 }  // namespace

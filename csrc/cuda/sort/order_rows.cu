@@ -1,7 +1,5 @@
 // Rows that a block sorts, a block each.
 
-#include <algorithm>
-
 #include "cuda/device/block_sort.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
@@ -34,15 +32,12 @@ ErrorCode launch(const Rows& rows, const Order& order, const Shape& shape, Strea
   const size_t bytes = static_cast<size_t>(
       block_bytes(BlockMemory<typename Order::Bits, Index>::kEntryBytes, shape.capacity, shape.threads));
   static std::atomic<uint64_t> allowed;
-  cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
-  constexpr int64_t kMostBlocks = INT32_MAX;
-  for (int64_t first = 0; first < rows.rows && error == cudaSuccess; first += kMostBlocks) {
-    const int64_t blocks = std::min(rows.rows - first, kMostBlocks);
-    error = launch_kernel(/*ahead=*/true, kernel, static_cast<unsigned>(blocks),
-                          static_cast<unsigned>(shape.threads), bytes, stream, rows, first, order,
-                          shape.capacity);
-  }
-  return error;
+  const cudaError_t error = allow_shared_memory(kernel, bytes, allowed);
+  if (error != cudaSuccess) return error;
+  return launch_block_a_row(rows.rows, [&](int64_t first, unsigned blocks) {
+    return launch_kernel(/*ahead=*/true, kernel, blocks, static_cast<unsigned>(shape.threads), bytes, stream,
+                         rows, first, order, shape.capacity);
+  });
 }
 
 ErrorCode sort_rows(const Problem& problem, const Rows& rows, const Shape& shape, void* workspace,

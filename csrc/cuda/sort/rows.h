@@ -1,6 +1,9 @@
 // Rows of entries that are to be put in order, and the two ways to do it.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "core/key_order.h"
 #include "core/problem.h"
 #include "cuda/device/block_sort.h"
@@ -43,6 +46,18 @@ template <class Visitor>
 ErrorCode visit_row_order(const Problem& problem, const Rows& rows, Visitor&& visitor) {
   if (rows.by_index) return visit_equals(problem.dtype, visitor);
   return visit_key_order(problem.dtype, problem.largest, problem.magnitude, visitor);
+}
+
+// Calls launch(first, blocks) for rows that have a block each, as many at a time as a grid has, until one
+// fails.
+template <class Launch>
+ErrorCode launch_block_a_row(int64_t rows, Launch&& launch) {
+  constexpr int64_t kMostBlocks = INT32_MAX;
+  ErrorCode error = 0;
+  for (int64_t first = 0; first < rows && error == 0; first += kMostBlocks) {
+    error = launch(first, static_cast<unsigned>(std::min(rows - first, kMostBlocks)));
+  }
+  return error;
 }
 
 // Dynamic shared memory of a block that marks columns: the marks, how many are before each word, and the
