@@ -168,6 +168,17 @@ def rounding(queries, vectors, metric: str) -> float:
     return (dims + 8) * 2.0**-24 * size
 
 
+def allowed_error(queries, vectors, ids, metric: str) -> np.ndarray:
+    """What the documentation allows a distance to be off by, [q, c]. Every id is present."""
+    sums = (queries.shape[1] / 16 + 32) * 2.0**-24
+    q, g = queries.double().numpy()[:, None], vectors.double().numpy()[ids.numpy()]
+    if metric == "l2":
+        return sums * ((q - g) ** 2).sum(-1)
+    if metric == "inner_product":
+        return sums * np.abs(q * g).sum(-1)
+    return np.full(ids.shape, 2 * sums)
+
+
 def assert_close(result, queries, vectors, ids, k: int, metric: str) -> None:
     """Distances within rounding; ids exact where the reference's distances differ by more."""
     assert_form(result, queries, ids, k)

@@ -315,18 +315,6 @@ def test_any_request_is_answered_to_the_bit(r):
 # Accuracy.
 
 
-def bound(queries, vectors, ids, metric: str) -> np.ndarray:
-    """What the documentation allows a distance to be off by, [q, c]."""
-    u, dims = 2.0**-24, queries.shape[1]
-    sums = (dims / 16 + 32) * u
-    q, g = queries.double().numpy()[:, None], vectors.double().numpy()[ids.numpy()]
-    if metric == "l2":
-        return sums * ((q - g) ** 2).sum(-1)
-    if metric == "inner_product":
-        return sums * np.abs(q * g).sum(-1)
-    return np.full(ids.shape, 2 * sums)
-
-
 @VECTOR_DTYPES
 @METRICS
 @pytest.mark.parametrize("dims", [1, 31, 100, 128, 768, 4100])
@@ -342,7 +330,9 @@ def test_distances_are_within_the_documented_bound(dims, metric, dtype):
     exact, _ = reference.reference_distances(queries, vectors, ids, metric)
     result = rerank(queries, vectors, ids, 200, metric)
     off = np.abs(np.take_along_axis(exact, result.ids.numpy(), 1) - result.distances.double().numpy())
-    allowed = np.take_along_axis(bound(queries, vectors, ids, metric), result.ids.numpy(), 1)
+    allowed = np.take_along_axis(
+        reference.allowed_error(queries, vectors, ids, metric), result.ids.numpy(), 1
+    )
     assert (off <= allowed).all()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
 
@@ -226,3 +227,52 @@ def test_an_infinite_scale_meets_no_zero_behind_the_row(dims):
             rows, vectors, ids, 40, 0, device, scales=torch.full((40,), torch.inf)
         )
         assert (distances == torch.inf).all() and torch.equal(winners, ids)
+
+
+@METRICS
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=name_of)
+@pytest.mark.parametrize("dims", [1, 31, 64, 100, 256, 769, 1600])
+def test_distances_of_bytes_are_within_the_documented_bound(dims, dtype, metric):
+    """Also of queries whose elements are of many sizes, and of those that are nearly a vector."""
+    name, count = reference.METRICS[metric], 50
+    vectors = reference.any_numbers(count, dims, dtype, seed=1)
+    vectors[: count // 2, 0] = 0
+    numbers = vectors.float()
+    scales = torch.logspace(-3, 3, count) * torch.tensor([1.0, -1.0]).repeat(count // 2)
+    rows = reference.normal(8, dims, torch.float32, seed=2)
+    rows[1] *= 1e-30
+    rows[2] *= torch.logspace(-18, 12, dims)
+    rows[3, 0] = 1e18  # where half of the vectors are zero
+    rows[4], rows[5], rows[6] = numbers[3], numbers[4] * scales[4] * (1 + 1e-6 * rows[5]), 0
+    rows[7] = (numbers[5] * scales[5]).nextafter(torch.tensor(torch.inf))
+    ids = torch.arange(count).repeat(8, 1)
+    for options, widened in (
+        ({}, numbers),
+        ({"scales": scales}, numbers.double() * scales.double()[:, None]),
+    ):
+        exact, _ = reference.reference_distances(rows, widened, ids, name)
+        allowed = reference.allowed_error(rows, widened, ids, name)
+        for device in (SMALL, LARGE):
+            distances, winners, _ = emulated.library().rerank(
+                rows, vectors, ids, count, metric, device, **options
+            )
+            off = np.abs(np.take_along_axis(exact, winners.numpy(), 1) - distances.double().numpy())
+            assert (off <= np.take_along_axis(allowed, winners.numpy(), 1)).all()
+
+
+@METRICS
+@pytest.mark.parametrize("infinite", [torch.inf, -torch.inf, torch.nan])
+def test_queries_that_are_not_finite_have_the_distances_of_floats(infinite, metric):
+    vectors = reference.any_numbers(40, 70, torch.int8, seed=1)
+    rows = reference.normal(2, 70, torch.float32, seed=2)
+    rows[0, 3] = infinite
+    vectors[7, 3] = 0
+    ids = torch.arange(40).repeat(2, 1)
+    want, found = (
+        emulated.library().rerank(rows, like, ids, 40, metric, LARGE)[:2]
+        for like in (vectors.float(), vectors)
+    )
+    assert torch.equal(found[0][0].isnan(), want[0][0].isnan())
+    there = ~want[0][0].isnan()
+    assert torch.equal(found[0][0][there], want[0][0][there])
+    torch.testing.assert_close(found[0][1], want[0][1])

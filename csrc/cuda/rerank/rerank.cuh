@@ -29,6 +29,7 @@
 
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/rerank/byte_scores.cuh"
 #include "cuda/rerank/candidate_scores.cuh"
 #include "cuda/rerank/numbers.h"
 #include "cuda/rerank/of_type.h"
@@ -36,13 +37,16 @@
 
 namespace gputopk::cuda::rerank {
 
+template <class Type, class Layout>
+using ScoresOf = std::conditional_t<kIsBytes<Type>, ByteScores<Layout>, CandidateScores<Type, Layout>>;
+
 // A block a query.
 template <class Type, class Layout, int kItems>
 __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
     select_candidates(const __grid_constant__ Params params) {
   unsigned char* const shared = dynamic_shared();
   const RerankProblem& problem = params.problem;
-  using Scores = CandidateScores<Type, Layout>;
+  using Scores = ScoresOf<Type, Layout>;
   const int64_t tile = Scores::tile_of(params), first = threadIdx.x / 32 * tile,
                 step = blockDim.x / 32 * tile;
   for (int64_t query = blockIdx.x; query < problem.queries; query += gridDim.x) {
@@ -67,7 +71,7 @@ struct Share {
 template <class Type, class Layout>
 __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
     store_scores(const __grid_constant__ Params params, uint32_t* keys, bool whole_rows) {
-  using Scores = CandidateScores<Type, Layout>;
+  using Scores = ScoresOf<Type, Layout>;
   constexpr int64_t kBatch = Scores::kBatchRows;
   let_next_kernel_start();
   const RerankProblem& problem = params.problem;
@@ -102,14 +106,10 @@ inline unsigned grid_of(int64_t blocks) {
   return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF));
 }
 
-// Calls visitor(layout) with the one that reads the problem's rows.
-template <class Type, bool kHasRowAtATime, class Visitor>
-ErrorCode visit_layout(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
-                       Visitor&& visitor) {
+template <class Type, bool kHasFewRows, class HasWords, class Visitor>
+ErrorCode visit_layout_of_numbers(const Config& config, const RerankProblem& problem,
+                                  HasWords&& vectors_have_words_of, Visitor&& visitor) {
   constexpr int kBytes = sizeof(typename Type::Storage);
-  const auto vectors_have_words_of = [&](int bytes) {
-    return is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, bytes);
-  };
   const int64_t words = (problem.dims * kBytes + 15) / 16;
   if (!vectors_have_words_of(16)) {
     if constexpr (kBytes < 4) {
@@ -121,26 +121,46 @@ ErrorCode visit_layout(const Config& config, const RerankProblem& problem, const
     if (words <= 4) return visitor(RowsTogether<Type, 4, Alignment::kFour>{});
     if (words <= 8) return visitor(RowsTogether<Type, 8, Alignment::kFour>{});
     if (words <= 16) return visitor(RowsTogether<Type, 16, Alignment::kFour>{});
-    // With two sums a row fewer lanes are idle at its end; of bytes there are not the registers.
-    return visitor(RowsTogether<Type, kBytes == 1 ? 32 : 16, Alignment::kFour, kBytes == 1 ? 1 : 2>{});
+    // With two sums a row fewer lanes are idle at its end.
+    return visitor(RowsTogether<Type, 16, Alignment::kFour, 2>{});
   }
   if (words <= 2) return visitor(RowsTogether<Type, 2>{});
   if (words <= 4) return visitor(RowsTogether<Type, 4>{});
   if (words <= 8) return visitor(RowsTogether<Type, 8>{});
   if (words <= 16) return visitor(RowsTogether<Type, 16>{});
-  if constexpr (kHasRowAtATime) {
-    if (config.row_at_a_time) return visitor(RowAtATime<Type>{});
+  if constexpr (kHasFewRows) {
+    if (config.few_rows) return visitor(RowAtATime<Type>{});
   }
   return visitor(RowsTogether<Type, 32>{});
 }
 
+// Calls visitor(layout) with the one that reads the problem's rows.
+template <class Type, bool kHasFewRows, class Visitor>
+ErrorCode visit_layout(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
+                       Visitor&& visitor) {
+  const auto vectors_have_words_of = [&](int bytes) {
+    return is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, bytes);
+  };
+  if constexpr (kIsBytes<Type>) {
+    const auto with_rows = [&](auto shifted) {
+      constexpr bool kShifted = decltype(shifted)::value;
+      if constexpr (kHasFewRows) {
+        if (config.few_rows) return visitor(RowsOfBytes<1, kShifted>{});
+      }
+      return visitor(RowsOfBytes<4, kShifted>{});
+    };
+    return vectors_have_words_of(16) ? with_rows(std::false_type{}) : with_rows(std::true_type{});
+  } else {
+    return visit_layout_of_numbers<Type, kHasFewRows>(config, problem, vectors_have_words_of, visitor);
+  }
+}
 template <class Type>
 ErrorCode OfType<Type>::select(const Config& config, const RerankProblem& problem,
                                const RerankBuffers& buffers, Stream stream) {
   return visit_layout<Type, false>(config, problem, buffers, [&](auto layout) -> ErrorCode {
     const auto launch = [&](auto items) -> ErrorCode {
       constexpr int kItems = decltype(items)::value;
-      using Scores = CandidateScores<Type, decltype(layout)>;
+      using Scores = ScoresOf<Type, decltype(layout)>;
       const auto kernel = select_candidates<Type, decltype(layout), kItems>;
       const size_t bytes = config.warps * Scores::kSharedBytes + score_selection_bytes<kItems>(config.warps);
       static std::atomic<uint64_t> allowed;
@@ -161,7 +181,7 @@ template <class Type>
 ErrorCode OfType<Type>::score(const Config& config, const RerankProblem& problem,
                               const RerankBuffers& buffers, uint32_t* keys, Stream stream) {
   return visit_layout<Type, true>(config, problem, buffers, [&](auto layout) -> ErrorCode {
-    using Scores = CandidateScores<Type, decltype(layout)>;
+    using Scores = ScoresOf<Type, decltype(layout)>;
     const auto kernel = store_scores<Type, decltype(layout)>;
     const size_t bytes = config.warps * Scores::kSharedBytes;
     static std::atomic<uint64_t> allowed;

@@ -25,23 +25,39 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   static constexpr int kRows = Layout::kRows;
   static constexpr int kLoads = Layout::kLoads;
   static constexpr int kLoadBytes = 16;
-  static constexpr int kStepBytes = 32 * kRows * kLoads * kLoadBytes;  // of a warp
-  static constexpr int kTileBytes = 32 * 2 * sizeof(uint32_t);
+  // Of a row of bytes that begins anywhere, its words lie side by side, so far from one row to the next that
+  // four bytes of each are in banks of their own.
+  static constexpr bool kShifted = kIsShifted<Layout>;
+  static constexpr int kRowBytes = (Layout::kLanes * kLoads + 1) * kLoadBytes;
+  static constexpr int kStepBytes =  // of a warp
+      kShifted ? 32 / Layout::kLanes * kRows * kRowBytes : 32 * kRows * kLoads * kLoadBytes;
+
+  // What a lane keeps of a tile until it is summed: a bit for each lane that has a candidate; and of its own,
+  // where rows are bytes, where it lies, and its scale.
+  struct TileOfNumbers {
+    uint32_t present;
+  };
+  struct TileOfBytes {
+    const Storage* from;
+    uint32_t present;
+    float scale;
+  };
+  using Tile = std::conditional_t<kIsBytes<Type>, TileOfBytes, TileOfNumbers>;
+  static constexpr int kTileBytes = 32 * sizeof(Tile);
+  static constexpr int kRoom =
+      kIsBytes<Type> ? tuning::kRerankByteRoom - kDigitBytes : tuning::kRerankAheadBytes;
   // That are copied, with the one at hand.
-  static constexpr int kSteps = tuning::rerank_steps(kStepBytes, kTileBytes);
+  static constexpr int kSteps =
+      tuning::rerank_steps(kRoom, kStepBytes, kTileBytes,
+                           kIsBytes<Type> ? tuning::kRerankMostByteSteps : tuning::kRerankMostSteps);
+  static_assert(kSteps >= 2, "one is copied while one is at hand");
   static constexpr int kTiles = kSteps + 1;  // that steps may be of, or begin behind them
   // A tile is one step, whether it has a candidate or not.
-  static constexpr bool kStepIsTile = Candidates::kBatchRows == 32 && Layout::kLanes < 32;
-
-  // What a lane keeps of a tile until it is summed.
-  struct Tile {
-    uint32_t present;  // a bit for each lane that has a candidate
-    float scale;       // of its own
-  };
+  static constexpr bool kStepIsTile = Candidates::kBatchRows == 32 && TakesWholeRows<Layout>::value;
 
  public:
   static constexpr size_t kSharedBytes = kSteps * kStepBytes + kTiles * kTileBytes;
-  static_assert(kSharedBytes <= tuning::kRerankAheadBytes && 32 * sizeof(Tile) == kTileBytes);
+  static_assert(kSharedBytes <= kRoom);
 
   // Of the candidates of `row` those of tiles from `first` on that lie `step` apart, one for each lane that
   // has a place in it. `shared` is kSharedBytes of this warp's own, 16-byte aligned.
@@ -74,6 +90,7 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   __device__ float scale() const {
     return params_.buffers.scales == nullptr ? 1.0f : tile_of(tile_at_hand_).scale;
   }
+  __device__ const Storage* from() const { return tile_of(tile_at_hand_).from; }
 
   // Load number `load` of row number `row`. Zeros stand for what is behind the row's end, and for a row that
   // is missing.
@@ -82,6 +99,16 @@ class RowsAhead : public TileCandidates<Type, Layout> {
 
     __device__ void get(int row, int load, uint32_t (&words)[4]) const {
       load_word<kLoadBytes>(rows.word_at(rows.at_hand_, row, load), true, words);
+    }
+    // kShifted: of each 16 bytes of the row's the lane's four, where the row begins at byte `first` of a word
+    // of 16; `in_fours`: all rows begin with words of four.
+    __device__ void get_shifted(int row, int first, bool in_fours, uint32_t (&words)[4]) const {
+      const char* const from = rows.row_at(rows.at_hand_, row) + (first & ~3) + 4 * group_lane();
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const auto* const at = reinterpret_cast<const uint32_t*>(from + kLoadBytes * i);
+        words[i] = in_fours ? at[0] : __funnelshift_r(at[0], at[1], 8 * (first & 3));
+      }
     }
   };
 
@@ -104,6 +131,11 @@ class RowsAhead : public TileCandidates<Type, Layout> {
     return static_cast<char*>(shared_) + step * kStepBytes +
            ((row * kLoads + load) * 32 + lane()) * kLoadBytes;
   }
+  // Where words of a row begin that lie side by side.
+  __device__ char* row_at(int step, int row) const {
+    return static_cast<char*>(shared_) + step * kStepBytes +
+           (lane() / Layout::kLanes * kRows + row) * kRowBytes;
+  }
   __device__ Tile& tile_of(int number) const {
     return reinterpret_cast<Tile*>(static_cast<char*>(shared_) + kSteps * kStepBytes)[number * 32 + lane()];
   }
@@ -117,6 +149,7 @@ class RowsAhead : public TileCandidates<Type, Layout> {
     started_tile_ = started_tile_ + 1 == kTiles ? 0 : started_tile_ + 1;
     Tile& own = tile_of(started_tile_);
     if constexpr (kIsBytes<Type>) {
+      own.from = from_;
       if (params_.buffers.scales != nullptr) {
         copy_ahead<4>(&own.scale, params_.buffers.scales + (present ? next_id_ : 0), present);
       }
@@ -137,10 +170,12 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   __device__ void next_step() {
     start_step();
     wait_for_copies<kSteps - 1>();
+    if constexpr (kShifted) __syncwarp();  // other lanes' copies are there too
     at_hand_ = at_hand_ + 1 == kSteps ? 0 : at_hand_ + 1;
   }
 
   __device__ void start_step() {
+    if constexpr (kShifted) __syncwarp();  // no lane reads what is copied over
     started_ = started_ + 1 == kSteps ? 0 : started_ + 1;
     if (kStepIsTile && tile_ < count()) {
       start_copies();
@@ -159,7 +194,34 @@ class RowsAhead : public TileCandidates<Type, Layout> {
     end_copies();
   }
 
+  // The words of 16 bytes that hold the piece of each row, and the one behind them.
+  __device__ void start_shifted_copies() {
+    const int base = lane() - group_lane() + batch_ * Layout::kBatchLane;
+    const auto start = [&](int row, const char* from, int word) {
+      const auto first = static_cast<int>(reinterpret_cast<uintptr_t>(from) & (kLoadBytes - 1));
+      const int64_t at = piece_ * RowPiece::kRowElements + kLoadBytes * word, dims = params_.problem.dims;
+      const bool present = (present_ >> (base + Layout::row_lane(row)) & 1) != 0 && dims > 0;
+      copy_first_ahead(row_at(started_, row) + kLoadBytes * word, from - first + at,
+                       present ? static_cast<int>(clamped(first + dims - at, 0, kLoadBytes)) : 0);
+    };
+#pragma unroll
+    for (int i = 0; i < kRows; ++i) {
+      start(i,
+            reinterpret_cast<const char*>(
+                __shfl_sync(~0u, reinterpret_cast<unsigned long long>(from_), base + Layout::row_lane(i))),
+            group_lane());
+    }
+    // A lane for each row.
+    const auto of_lane = reinterpret_cast<const char*>(
+        __shfl_sync(~0u, reinterpret_cast<unsigned long long>(from_), base + group_lane() % kRows));
+    if (group_lane() < kRows) start(group_lane(), of_lane, Layout::kLanes);
+  }
+
   __device__ void start_copies() {
+    if constexpr (kShifted) {
+      start_shifted_copies();
+      return;
+    }
     const int base = lane() - group_lane() + batch_ * Layout::kBatchLane;
     const int64_t first = RowPiece::first(piece_, group_lane());
     const int left = RowPiece::left(params_.problem.dims, piece_, group_lane());

@@ -35,15 +35,9 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
     next_id_ = this->ask_id(tile_);
   }
 
-  __device__ float scale() const { return scale_; }
-
   __device__ uint32_t next_tile() {
     const bool present = this->is_present(next_id_);
     from_ = this->vector_of(next_id_, present);
-    if constexpr (kIsBytes<Type>) {
-      const float* const scales = this->params_.buffers.scales;
-      scale_ = present && scales != nullptr ? scales[next_id_] : 1.0f;
-    }
     tile_ += step_;
     next_id_ = this->ask_id(tile_);  // under way while this tile is summed
     const uint32_t all_present = __ballot_sync(~0u, present);
@@ -125,7 +119,6 @@ class RowsAtHand : public TileCandidates<Type, Layout> {
   const uint32_t step_;
   int64_t next_id_;
   const Storage* from_;  // of this lane's candidate at hand
-  float scale_ = 1;
 };
 
 }  // namespace gputopk::cuda::rerank

@@ -213,21 +213,36 @@ void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t
   poison(begin, bytes);
 }
 
-uint32_t word_around(const void* from) {
+namespace {
+
+// Bytes of an aligned word, one of which is there at least; poison in place of those that are not.
+void read_around(const void* from, size_t count, unsigned char* bytes) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(from);
-  if (address % 4 != 0) fail("reads 4 bytes at %p, misaligned", from);
-  unsigned char bytes[4];
-  poison(bytes, sizeof(bytes));
+  poison(bytes, count);
   bool is_any = false;
-  for (size_t i = 0; i < sizeof(bytes); ++i) {
+  for (size_t i = 0; i < count; ++i) {
     if (!is_readable(address + i)) continue;
     bytes[i] = static_cast<const unsigned char*>(from)[i];
     is_any = true;
   }
-  if (!is_any) access_global(address, sizeof(bytes), Kind::kRead);  // which says what is wrong
+  if (!is_any) access_global(address, count, Kind::kRead);  // which says what is wrong
+}
+
+}  // namespace
+
+uint32_t word_around(const void* from) {
+  if (reinterpret_cast<uintptr_t>(from) % 4 != 0) fail("reads 4 bytes at %p, misaligned", from);
+  unsigned char bytes[4];
+  read_around(from, sizeof(bytes), bytes);
   uint32_t word;
   std::memcpy(&word, bytes, sizeof(word));
   return word;
+}
+
+void bytes_around(const void* from, int first, void* word) {
+  unsigned char bytes[16] = {};
+  read_around(from, static_cast<size_t>(first), bytes);
+  std::memcpy(word, bytes, sizeof(bytes));
 }
 
 bool is_written(const void* begin, size_t bytes, size_t& first) {

@@ -115,12 +115,15 @@ void grid_wait(uint64_t turn);
 
 // A word of 32 bits of which one byte at least may be read; the others may be anything.
 uint32_t word_around(const void* from);
+// The first so many bytes of an aligned word of 16, likewise, and zeros behind them.
+void bytes_around(const void* from, int first, void* word);
 
 // A thread's copies to shared memory, in groups. `from` null: zeros.
 struct Copy {
   void* to;
-  const void* from;
+  const void* from;  // null: zeros are copied
   unsigned bytes;
+  int first = -1;  // so many, by way of bytes_around; -1: all
 };
 bool copies_early();  // in this run, or as late as may be
 void start_copy(const Copy& copy);

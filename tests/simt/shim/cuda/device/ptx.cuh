@@ -18,7 +18,11 @@ inline void make_copy(const ::simt::Copy& copy) {
     using Word = decltype(like);
     *static_cast<Word*>(copy.to) = copy.from == nullptr ? Word{} : *static_cast<const Word*>(copy.from);
   };
-  if (copy.bytes == 16) {
+  if (copy.from != nullptr && copy.first >= 0) {
+    uint4 word{};
+    ::simt::bytes_around(copy.from, copy.first, &word);
+    *static_cast<uint4*>(copy.to) = word;
+  } else if (copy.bytes == 16) {
     make(uint4{});
   } else if (copy.bytes == 8) {
     make(uint2{});
@@ -29,13 +33,46 @@ inline void make_copy(const ::simt::Copy& copy) {
 
 // A copy is made as late as may be, when it is waited for, so that what is read before shows; or, by the
 // seed, at once, so that what is overwritten too early does.
-template <int kBytes>
-inline void copy_ahead(void* to, const void* from, bool there) {
-  const ::simt::Copy copy{to, there ? from : nullptr, kBytes};
+inline void copy_now_or_later(const ::simt::Copy& copy) {
   if (::simt::copies_early()) {
     make_copy(copy);
   } else {
     ::simt::start_copy(copy);
+  }
+}
+template <int kBytes>
+inline void copy_ahead(void* to, const void* from, bool there) {
+  copy_now_or_later({to, there ? from : nullptr, kBytes});
+}
+inline void copy_first_ahead(void* to, const void* from, int bytes) {
+  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) ::simt::fail("copies 16 bytes from %p, misaligned", from);
+  if (bytes < 0 || bytes > 16) ::simt::fail("copies %d bytes of 16", bytes);
+  copy_now_or_later({to, bytes > 0 ? from : nullptr, 16, bytes});
+}
+
+// What a lane has of the products, from the rows and columns of the lanes that hold them.
+template <bool kSigned>
+inline void multiply_bytes(int (&sums)[4], const uint32_t (&rows)[4], const uint32_t (&cols)[2]) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
+  const auto product = [](uint32_t row, uint32_t col) {
+    int sum = 0;
+    for (int at = 0; at < 32; at += 8) {
+      const auto byte = static_cast<uint8_t>(row >> at);
+      sum += (kSigned ? static_cast<int8_t>(byte) : static_cast<int>(byte)) * static_cast<int8_t>(col >> at);
+    }
+    return sum;
+  };
+  for (int other = 0; other < 4; ++other) {
+    uint32_t own[4], first[2], second[2];
+    for (int i = 0; i < 4; ++i) own[i] = __shfl_sync(~0u, rows[i], 4 * g + other);
+    for (int i = 0; i < 2; ++i) first[i] = __shfl_sync(~0u, cols[i], 4 * (2 * t) + other);
+    for (int i = 0; i < 2; ++i) second[i] = __shfl_sync(~0u, cols[i], 4 * (2 * t + 1) + other);
+    for (int half = 0; half < 2; ++half) {
+      for (int i = 0; i < 2; ++i) {
+        sums[2 * i] += product(own[2 * half + i], first[half]);
+        sums[2 * i + 1] += product(own[2 * half + i], second[half]);
+      }
+    }
   }
 }
 inline uint32_t ask_for(const void* from, bool there) { return there ? ::simt::word_around(from) : 0; }
