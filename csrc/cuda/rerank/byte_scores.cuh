@@ -86,7 +86,7 @@ class QueryDigits {
       for (int i = 0; i < 4; ++i) {
         const double own = at + i < dims_ ? query_[at + i] : 0.0;
         // Each byte is 128 more than its digit.
-        const uint64_t units = static_cast<uint64_t>(__double2ll_rn(own * scale_)) + 0x808080808080ull;
+        const uint64_t units = static_cast<uint64_t>(llrint(own * scale_)) + 0x808080808080ull;
 #pragma unroll
         for (int d = 0; d < kDigits; ++d) {
           const auto byte = static_cast<uint32_t>(units >> 8 * (kDigits - 1 - d)) & 0xFF;

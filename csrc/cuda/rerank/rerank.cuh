@@ -18,7 +18,8 @@
 // that are not made of whole 16-byte words are read into registers (rows_at_hand.cuh). Vectors are read as
 // they are and widened in registers; a query is float32 or of the vectors' type. The order of a sum is the
 // same in all of these: a distance's bits do not tell how the work was shared out.
-
+//
+// Vectors of int8 and uint8 are multiplied by tensor cores, eight or 32 rows at a time (byte_scores.cuh).
 //
 // A unit of its own for each type of vectors, of_*.cu, makes these kernels: they are many.
 #pragma once

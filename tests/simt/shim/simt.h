@@ -79,9 +79,16 @@ enum class Collective : int {
   kReduceAnd,
   kReduceOr,
   kReduceXor,
+  kMultiply,
 };
 // By the lanes of `mask` together, each of which names itself. `from`: the lane that a shuffle reads.
 uint64_t collective(Collective kind, unsigned mask, uint64_t value, int from);
+// What a lane brings to kMultiply, as its value, and takes: see multiply_bytes.
+struct ByteProducts {
+  bool is_signed;  // the rows' bytes
+  uint32_t rows[4], cols[2];
+  int sums[4];
+};
 
 enum class Vote : int { kNone, kOr, kAnd, kCount };
 int block_barrier(Vote vote, int value);
@@ -301,6 +308,17 @@ unsigned simt_by_halves(unsigned a, unsigned b) {
   const T high = std::max(static_cast<T>(a >> 16), static_cast<T>(b >> 16));
   return static_cast<uint16_t>(low) | static_cast<unsigned>(static_cast<uint16_t>(high)) << 16;
 }
+template <class Byte, class Sum>
+Sum simt_dp4a(Sum a, Sum b, Sum sum) {
+  for (int at = 0; at < 32; at += 8) {
+    const int product =
+        static_cast<Byte>(static_cast<unsigned>(a) >> at) * static_cast<Byte>(static_cast<unsigned>(b) >> at);
+    sum += static_cast<Sum>(product);
+  }
+  return sum;
+}
+inline int __dp4a(int a, int b, int sum) { return simt_dp4a<int8_t>(a, b, sum); }
+inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) { return simt_dp4a<uint8_t>(a, b, sum); }
 inline unsigned __vmaxs2(unsigned a, unsigned b) { return simt_by_halves<int16_t>(a, b); }
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return simt_by_halves<uint16_t>(a, b); }
 template <class Part, class Do>

@@ -50,30 +50,11 @@ inline void copy_first_ahead(void* to, const void* from, int bytes) {
   copy_now_or_later({to, bytes > 0 ? from : nullptr, 16, bytes});
 }
 
-// What a lane has of the products, from the rows and columns of the lanes that hold them.
 template <bool kSigned>
 inline void multiply_bytes(int (&sums)[4], const uint32_t (&rows)[4], const uint32_t (&cols)[2]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32, g = lane / 4, t = lane % 4;
-  const auto product = [](uint32_t row, uint32_t col) {
-    int sum = 0;
-    for (int at = 0; at < 32; at += 8) {
-      const auto byte = static_cast<uint8_t>(row >> at);
-      sum += (kSigned ? static_cast<int8_t>(byte) : static_cast<int>(byte)) * static_cast<int8_t>(col >> at);
-    }
-    return sum;
-  };
-  for (int other = 0; other < 4; ++other) {
-    uint32_t own[4], first[2], second[2];
-    for (int i = 0; i < 4; ++i) own[i] = __shfl_sync(~0u, rows[i], 4 * g + other);
-    for (int i = 0; i < 2; ++i) first[i] = __shfl_sync(~0u, cols[i], 4 * (2 * t) + other);
-    for (int i = 0; i < 2; ++i) second[i] = __shfl_sync(~0u, cols[i], 4 * (2 * t + 1) + other);
-    for (int half = 0; half < 2; ++half) {
-      for (int i = 0; i < 2; ++i) {
-        sums[2 * i] += product(own[2 * half + i], first[half]);
-        sums[2 * i + 1] += product(own[2 * half + i], second[half]);
-      }
-    }
-  }
+  ::simt::ByteProducts own{kSigned, {rows[0], rows[1], rows[2], rows[3]}, {cols[0], cols[1]}, {}};
+  ::simt::collective(::simt::Collective::kMultiply, ~0u, reinterpret_cast<uint64_t>(&own), 0);
+  for (int i = 0; i < 4; ++i) sums[i] += own.sums[i];
 }
 inline uint32_t ask_for(const void* from, bool there) { return there ? ::simt::word_around(from) : 0; }
 inline void end_copies() { ::simt::end_copies(); }
