@@ -77,20 +77,6 @@ __device__ __forceinline__ void multiply_bytes(int (&sums)[4], const uint32_t (&
 #endif
 }
 
-// Asks for an aligned word of 32 bits, or for a zero where nothing is `there`. Words are asked for in the
-// order of the calls: a compiler that is short of registers would wait for each before the next. One byte of
-// it at least is the caller's to read, and with it lies in memory that is there; others mean nothing.
-__device__ __forceinline__ uint32_t ask_for(const void* from, bool there) {
-  uint32_t word = 0;
-  asm volatile(
-      "{ .reg .pred there;\n\t"
-      "setp.ne.u32 there, %2, 0;\n\t"
-      "@there ld.global.nc.u32 %0, [%1]; }"
-      : "+r"(word)
-      : "l"(__cvta_generic_to_global(from)), "r"(static_cast<unsigned>(there)));
-  return word;
-}
-
 // Ends a group of copies, which may be of none.
 __device__ __forceinline__ void end_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

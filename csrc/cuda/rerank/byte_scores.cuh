@@ -170,7 +170,7 @@ class ByteScores {
   using Rows = RowsAhead<Bytes, Layout>;
   using RowPiece = Piece<Bytes, Layout>;
   static constexpr int kRows = Layout::kRows;
-  static constexpr bool kShifted = kIsShifted<Layout>;
+  static constexpr bool kShifted = Layout::kShifted;
   using Digits = QueryDigits<kShifted>;
   static_assert(RowPiece::kRowElements == Digits::kPieceDims);
   // Rows are multiplied in pairs, of which the second may be none.
@@ -189,9 +189,7 @@ class ByteScores {
         query_(static_cast<const float*>(params.buffers.queries) + query * params.problem.query_stride),
         row_(candidate_row_before(params.problem, params.buffers, query, end)),
         rows_(params, row_, tile_of(params), first, step, static_cast<char*>(shared) + kDigitBytes),
-        digits_(query_, params.problem.dims, shared),
-        in_fours_(is_aligned(params.buffers.vectors, params.problem.vector_stride, /*dims=*/0,
-                             params.problem.dtype, 4)) {}
+        digits_(query_, params.problem.dims, shared) {}
 
   __device__ static int tile_of(const Params& params) {
     return kBatchRows == 32 ? 32 : max(params.tile, kBatchRows);
@@ -245,7 +243,6 @@ class ByteScores {
   template <bool kSigned>
   __device__ __forceinline__ void read_batch(int batch, double (&products)[kRows], double (&squares)[kRows]) {
     const int base = lane() / 4 * 4 + batch * Layout::kBatchLane;
-    int first[kRows] = {};  // byte of a word of 16 that a row begins at
     const int64_t pieces = RowPiece::count(params_.problem.dims);
     typename Rows::Batch rows = rows_.batch(base);
 #pragma unroll 1
@@ -256,12 +253,7 @@ class ByteScores {
 #pragma unroll 1
       for (int piece = 0; piece < end; ++piece) {
         const typename Rows::Step step = rows.next(begin + piece);
-        if (kShifted && begin + piece == 0) {
-          const auto from = static_cast<int>(reinterpret_cast<uintptr_t>(rows_.from()) & 15);
-#pragma unroll
-          for (int i = 0; i < kRows; ++i) first[i] = __shfl_sync(~0u, from, base + Layout::row_lane(i));
-        }
-        if (digits_.is_told()) add_piece<kSigned>(step, piece, first, sums, own_squares);
+        if (digits_.is_told()) add_piece<kSigned>(step, piece, sums, own_squares);
       }
 #pragma unroll
       for (int i = 0; i < kRows; ++i) {
@@ -273,8 +265,7 @@ class ByteScores {
 
   template <bool kSigned>
   __device__ __forceinline__ void add_piece(const typename Rows::Step& step, int piece,
-                                            const int (&first)[kRows], int (&sums)[kPairs][4],
-                                            int (&squares)[kRows]) {
+                                            int (&sums)[kPairs][4], int (&squares)[kRows]) {
     uint32_t digits[4];
     digits_.get(piece, digits);
 #pragma unroll
@@ -283,11 +274,7 @@ class ByteScores {
 #pragma unroll
       for (int i = 0; i < 2 && 2 * pair + i < kRows; ++i) {
         const int row = 2 * pair + i;
-        if constexpr (kShifted) {
-          step.get_shifted(row, first[row], in_fours_, rows[i]);
-        } else {
-          step.get(row, 0, rows[i]);
-        }
+        step.get(row, 0, rows[i]);
         if (params_.problem.metric == Metric::kInnerProduct) continue;
 #pragma unroll
         for (int w = 0; w < 4; ++w) {
@@ -354,7 +341,6 @@ class ByteScores {
   const CandidateRow row_;
   Rows rows_;
   Digits digits_;
-  const bool in_fours_;  // all rows begin with words of four bytes
 };
 
 }  // namespace gputopk::cuda::rerank

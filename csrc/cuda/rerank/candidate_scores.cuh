@@ -7,7 +7,6 @@
 #include "cuda/rerank/params.cuh"
 #include "cuda/rerank/row_layout.cuh"
 #include "cuda/rerank/rows_ahead.cuh"
-#include "cuda/rerank/rows_at_hand.cuh"
 
 namespace gputopk::cuda::rerank {
 
@@ -22,7 +21,7 @@ __device__ inline float inverse_length(float squares) {
 template <class Type, class Layout>
 class CandidateScores {
   using Storage = typename Type::Storage;
-  using Rows = std::conditional_t<Layout::kAhead, RowsAhead<Type, Layout>, RowsAtHand<Type, Layout>>;
+  using Rows = RowsAhead<Type, Layout>;
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kLanes = Layout::kLanes;
   static constexpr int kRows = Layout::kRows;

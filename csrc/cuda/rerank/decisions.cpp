@@ -40,8 +40,7 @@ struct Work {
     most_warps = std::clamp<int64_t>(
         (device.shared_bytes_per_block - tuning::kRerankListBytes) / (tuning::kRerankListBytes + warp_bytes),
         1, tuning::kRerankMaxWarps);
-    const bool has_two_sums = !whole_words && words_of_four;
-    batch = bytes || (row_bytes <= 128 && words_of_four) ? 32 : row_bytes <= 256 || has_two_sums ? 16 : 8;
+    batch = bytes || row_bytes <= 128 ? 32 : row_bytes <= 256 || !whole_words ? 16 : 8;
   }
 };
 

@@ -15,9 +15,9 @@
 // share all candidates alike. finish.cu or a top-k of its own selects from them.
 //
 // Where candidates are so few that warps have no eight of them, a step is one row, 32 numbers a lane. Rows
-// that are not made of whole 16-byte words are read into registers (rows_at_hand.cuh). Vectors are read as
-// they are and widened in registers; a query is float32 or of the vectors' type. The order of a sum is the
-// same in all of these: a distance's bits do not tell how the work was shared out.
+// that are not made of whole 16-byte words come in those that they lie in, and lanes read across these.
+// Vectors are read as they are and widened in registers; a query is float32 or of the vectors' type. The
+// order of a sum is the same in all of these: a distance's bits do not tell how the work was shared out.
 //
 // Vectors of int8 and uint8 are multiplied by tensor cores, eight or 32 rows at a time (byte_scores.cuh).
 //
@@ -107,23 +107,16 @@ inline unsigned grid_of(int64_t blocks) {
   return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF));
 }
 
-template <class Type, bool kHasFewRows, class HasWords, class Visitor>
-ErrorCode visit_layout_of_numbers(const Config& config, const RerankProblem& problem,
-                                  HasWords&& vectors_have_words_of, Visitor&& visitor) {
+template <class Type, bool kHasFewRows, class Visitor>
+ErrorCode visit_layout_of_numbers(const Config& config, const RerankProblem& problem, bool is_shifted,
+                                  Visitor&& visitor) {
   constexpr int kBytes = sizeof(typename Type::Storage);
   const int64_t words = (problem.dims * kBytes + 15) / 16;
-  if (!vectors_have_words_of(16)) {
-    if constexpr (kBytes < 4) {
-      if (!vectors_have_words_of(4)) {
-        if (words <= 16) return visitor(RowsTogether<Type, 16, Alignment::kAny>{});
-        return visitor(RowsTogether<Type, 32, Alignment::kAny>{});
-      }
-    }
-    if (words <= 4) return visitor(RowsTogether<Type, 4, Alignment::kFour>{});
-    if (words <= 8) return visitor(RowsTogether<Type, 8, Alignment::kFour>{});
-    if (words <= 16) return visitor(RowsTogether<Type, 16, Alignment::kFour>{});
-    // With two sums a row fewer lanes are idle at its end.
-    return visitor(RowsTogether<Type, 16, Alignment::kFour, 2>{});
+  if (is_shifted) {
+    if (words <= 4) return visitor(RowsTogether<Type, 4, true>{});
+    if (words <= 8) return visitor(RowsTogether<Type, 8, true>{});
+    if (words <= 16) return visitor(RowsTogether<Type, 16, true>{});
+    return visitor(RowsTogether<Type, 32, true>{});
   }
   if (words <= 2) return visitor(RowsTogether<Type, 2>{});
   if (words <= 4) return visitor(RowsTogether<Type, 4>{});
@@ -139,9 +132,8 @@ ErrorCode visit_layout_of_numbers(const Config& config, const RerankProblem& pro
 template <class Type, bool kHasFewRows, class Visitor>
 ErrorCode visit_layout(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
                        Visitor&& visitor) {
-  const auto vectors_have_words_of = [&](int bytes) {
-    return is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, bytes);
-  };
+  const bool is_shifted =
+      !is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, 16);
   if constexpr (kIsBytes<Type>) {
     const auto with_rows = [&](auto shifted) {
       constexpr bool kShifted = decltype(shifted)::value;
@@ -150,11 +142,12 @@ ErrorCode visit_layout(const Config& config, const RerankProblem& problem, const
       }
       return visitor(RowsOfBytes<4, kShifted>{});
     };
-    return vectors_have_words_of(16) ? with_rows(std::false_type{}) : with_rows(std::true_type{});
+    return is_shifted ? with_rows(std::true_type{}) : with_rows(std::false_type{});
   } else {
-    return visit_layout_of_numbers<Type, kHasFewRows>(config, problem, vectors_have_words_of, visitor);
+    return visit_layout_of_numbers<Type, kHasFewRows>(config, problem, is_shifted, visitor);
   }
 }
+
 template <class Type>
 ErrorCode OfType<Type>::select(const Config& config, const RerankProblem& problem,
                                const RerankBuffers& buffers, Stream stream) {

@@ -40,13 +40,10 @@ struct Bytes {
 template <class Type>
 constexpr bool kIsBytes = std::is_same_v<Type, Bytes>;
 
-// What all rows are made of, if the first begins with one: words of 16 bytes, of four, or no more than
-// elements. It says how a lane reads 16 bytes of a row.
-enum class Alignment { kSixteen, kFour, kAny };
-
 // A layout: groups of kLanes lanes read a row each, kPerLoad elements a lane and load. Of kRows rows, one
-// after the other, kLoads loads each are in flight: with kAhead on their way to shared memory, otherwise in
-// registers. A lane has kSums sums a row, of as many lanes of the contract's.
+// after the other, kLoads loads each are on their way to shared memory together. A lane has kSums sums a
+// row, of as many lanes of the contract's. kShifted: rows begin anywhere, and come in the aligned words of
+// 16 bytes that they lie in, of which a piece has one more than lanes.
 //
 // The row number `row` of batch number `batch` belongs to the candidate of lane
 // row_lane(row) + batch * kBatchLane of the group's lanes, which is where add_up leaves its sum.
@@ -54,10 +51,9 @@ enum class Alignment { kSixteen, kFour, kAny };
 
 // A step is eight rows a group, 4 KB a warp: of four lanes 2 KB, of two 1 KB. What lanes beyond a row's end
 // would add to its sum is zero, so that fewer give the same.
-template <class Type, int kLanes_, Alignment kAlignment_ = Alignment::kSixteen, int kSums_ = 1>
+template <class Type, int kLanes_, bool kShifted_ = false, int kSums_ = 1>
 struct RowsTogether {
-  static constexpr Alignment kAlignment = kAlignment_;
-  static constexpr bool kAhead = kAlignment == Alignment::kSixteen;
+  static constexpr bool kShifted = kShifted_;
   static constexpr int kLanes = kLanes_;
   static constexpr int kSums = kSums_;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
@@ -76,8 +72,7 @@ struct RowsTogether {
 // The same one row at a time, 32 numbers of it a lane: for candidates so few that warps have one each.
 template <class Type>
 struct RowAtATime {
-  static constexpr Alignment kAlignment = Alignment::kSixteen;
-  static constexpr bool kAhead = true;
+  static constexpr bool kShifted = false;
   static constexpr int kSums = 1;
   static constexpr int kLanes = 32;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
@@ -90,11 +85,10 @@ struct RowAtATime {
 };
 
 // Rows of bytes, four lanes a row, 64 bytes at a time, as the tensor cores take them: kRows a group, one
-// where candidates are few, else four. kShifted: rows begin anywhere, and come in the aligned words of 16
-// bytes that they lie in, one more than they have.
+// where candidates are few, else four.
 template <int kRows_, bool kShifted_>
 struct RowsOfBytes {
-  static constexpr bool kAhead = true;
+  static constexpr bool kShifted = kShifted_;
   static constexpr int kSums = 1;
   static constexpr int kLanes = 4;
   static constexpr int kPerLoad = 16;
@@ -107,17 +101,12 @@ struct RowsOfBytes {
   __device__ static int place(int lane) { return kRows == 1 ? (lane & 3) << 3 | lane >> 2 : lane; }
 };
 
-template <class Layout>
-constexpr bool kIsShifted = false;
-template <int kRows>
-constexpr bool kIsShifted<RowsOfBytes<kRows, true>> = true;
-
 // What a warp has of its query where rows are bytes, in shared memory.
 constexpr int kDigitBytes = tuning::kRerankDigits * tuning::kRerankDigitDims;
 
 // Whether a row is one piece, however long it may be.
 template <class Layout>
-    struct TakesWholeRows : std::bool_constant < Layout::kLanes* Layout::kSums<32> {};
+struct TakesWholeRows : std::bool_constant<(Layout::kLanes * Layout::kSums < 32)> {};
 template <int kRows, bool kShifted>
 struct TakesWholeRows<RowsOfBytes<kRows, kShifted>> : std::false_type {};
 

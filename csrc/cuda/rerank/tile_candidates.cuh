@@ -8,7 +8,7 @@
 
 namespace gputopk::cuda::rerank {
 
-// Common to RowsAhead and RowsAtHand, which bring their vectors.
+// Their vectors are brought by RowsAhead.
 template <class Type, class Layout>
 class TileCandidates {
  public:

@@ -213,35 +213,17 @@ void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t
   poison(begin, bytes);
 }
 
-namespace {
-
-// Bytes of an aligned word, one of which is there at least; poison in place of those that are not.
-void read_around(const void* from, size_t count, unsigned char* bytes) {
+void bytes_around(const void* from, int first, void* word) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(from);
-  poison(bytes, count);
+  unsigned char bytes[16] = {};
+  poison(bytes, static_cast<size_t>(first));
   bool is_any = false;
-  for (size_t i = 0; i < count; ++i) {
+  for (int i = 0; i < first; ++i) {
     if (!is_readable(address + i)) continue;
     bytes[i] = static_cast<const unsigned char*>(from)[i];
     is_any = true;
   }
-  if (!is_any) access_global(address, count, Kind::kRead);  // which says what is wrong
-}
-
-}  // namespace
-
-uint32_t word_around(const void* from) {
-  if (reinterpret_cast<uintptr_t>(from) % 4 != 0) fail("reads 4 bytes at %p, misaligned", from);
-  unsigned char bytes[4];
-  read_around(from, sizeof(bytes), bytes);
-  uint32_t word;
-  std::memcpy(&word, bytes, sizeof(word));
-  return word;
-}
-
-void bytes_around(const void* from, int first, void* word) {
-  unsigned char bytes[16] = {};
-  read_around(from, static_cast<size_t>(first), bytes);
+  if (!is_any) access_global(address, sizeof(bytes), Kind::kRead);  // which says what is wrong
   std::memcpy(word, bytes, sizeof(bytes));
 }
 

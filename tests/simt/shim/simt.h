@@ -120,9 +120,8 @@ void grid_barrier();
 uint64_t grid_arrive();  // is the barrier's turn
 void grid_wait(uint64_t turn);
 
-// A word of 32 bits of which one byte at least may be read; the others may be anything.
-uint32_t word_around(const void* from);
-// The first so many bytes of an aligned word of 16, likewise, and zeros behind them.
+// The first so many bytes of an aligned word of 16, of which one at least may be read and the others may be
+// anything, and zeros behind them.
 void bytes_around(const void* from, int first, void* word);
 
 // A thread's copies to shared memory, in groups. `from` null: zeros.

@@ -56,7 +56,6 @@ inline void multiply_bytes(int (&sums)[4], const uint32_t (&rows)[4], const uint
   ::simt::collective(::simt::Collective::kMultiply, ~0u, reinterpret_cast<uint64_t>(&own), 0);
   for (int i = 0; i < 4; ++i) sums[i] += own.sums[i];
 }
-inline uint32_t ask_for(const void* from, bool there) { return there ? ::simt::word_around(from) : 0; }
 inline void end_copies() { ::simt::end_copies(); }
 template <int kGroups>
 inline void wait_for_copies() {
