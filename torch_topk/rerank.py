@@ -97,7 +97,7 @@ def rerank(
         where candidates are missing, id and position -1 with the worst distance: +inf for l2, -inf for the
         others. None has gradients.
 
-        Distances are sums in float32 or better of a fixed order: their bits are a function of query, vector and
+        Distances are sums in float32 of a fixed order: their bits are a function of query, vector and
         processor, not of where they lie. With u = 2**-24, a sum of terms t_i is off by less than
         (d / 16 + 32) u sum |t_i|, a cosine by less than twice (d / 16 + 32) u; a scaled element may itself be
         off by u of its size. So the order of candidates whose distances differ by less is the device's own.

@@ -10,8 +10,7 @@
 //     read.
 //   - An element of a vector is a number, times the row's scale where there are scales. A query's is a
 //   number.
-//   - A candidate's distance is a float32, from sums in float32 or better: squared l2, where less is better,
-//   or inner
+//   - A candidate's distance is a float32, from sums in float32: squared l2, where less is better, or inner
 //     product or cosine similarity, where more is. A cosine lies in [-1, 1]; that of a zero vector is 0.
 //   - With u = 2^-24, terms t_i and no overflow or underflow, a sum is off by less than
 //     (dims / 16 + 32) u sum |t_i|; a cosine by less than twice (dims / 16 + 32) u. A scaled element may

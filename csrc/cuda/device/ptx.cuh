@@ -40,41 +40,18 @@ __device__ __forceinline__ void copy_ahead(void* to, const void* from, bool ther
 #endif
 }
 
-// The same of the first `bytes` of an aligned word of 16, 0 to 16, with zeros behind them. One of them at
-// least is the caller's to read, and with it lie in memory that is there those before it.
-__device__ __forceinline__ void copy_first_ahead(void* to, const void* from, int bytes) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
-                   static_cast<uint32_t>(__cvta_generic_to_shared(to))),
-               "l"(__cvta_generic_to_global(from)), "r"(bytes)
-               : "memory");
-#else
-  for (int i = 0; i < 16; ++i) {
-    static_cast<uint8_t*>(to)[i] = i < bytes ? static_cast<const uint8_t*>(from)[i] : 0;
-  }
-#endif
-}
-
-// Adds to `sums` the products of 16 rows of 32 bytes, int8 or uint8, with 8 columns of as many int8. With g
-// and t, the lane's quarter and its place there: `rows` are bytes 4 t to 4 t + 3 of rows g and g + 8, and
-// those 16 further on; `cols` the same two of column g; and `sums` those of rows g and g + 8 with columns 2 t
-// and 2 t + 1 each. By whole warps.
-template <bool kSigned>
-__device__ __forceinline__ void multiply_bytes(int (&sums)[4], const uint32_t (&rows)[4],
-                                               const uint32_t (&cols)[2]) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  if constexpr (kSigned) {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-        : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "r"(cols[0]), "r"(cols[1]));
-  } else {
-    asm("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%0, %1, %2, %3};"
-        : "+r"(sums[0]), "+r"(sums[1]), "+r"(sums[2]), "+r"(sums[3])
-        : "r"(rows[0]), "r"(rows[1]), "r"(rows[2]), "r"(rows[3]), "r"(cols[0]), "r"(cols[1]));
-  }
-#endif
+// Asks for an aligned word of 32 bits, or for a zero where nothing is `there`. Words are asked for in the
+// order of the calls: a compiler that is short of registers would wait for each before the next. One byte of
+// it at least is the caller's to read, and with it lies in memory that is there; others mean nothing.
+__device__ __forceinline__ uint32_t ask_for(const void* from, bool there) {
+  uint32_t word = 0;
+  asm volatile(
+      "{ .reg .pred there;\n\t"
+      "setp.ne.u32 there, %2, 0;\n\t"
+      "@there ld.global.nc.u32 %0, [%1]; }"
+      : "+r"(word)
+      : "l"(__cvta_generic_to_global(from)), "r"(static_cast<unsigned>(there)));
+  return word;
 }
 
 // Ends a group of copies, which may be of none.

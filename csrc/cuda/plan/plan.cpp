@@ -357,10 +357,7 @@ void describe(const RerankPlan& plan, char* text, size_t text_bytes) {
     const int length = std::snprintf(
         form, sizeof(form), "keys stored by %lld blocks of %d warps%s%s, %lld queries at a time, then ",
         static_cast<long long>(config.blocks), config.warps, interleaved,
-        !config.few_rows                  ? ""
-        : dtype_bytes(problem.dtype) == 1 ? ", eight rows at a time"
-                                          : ", row by row",
-        static_cast<long long>(config.slice));
+        config.row_at_a_time ? ", row by row" : "", static_cast<long long>(config.slice));
     const size_t room = sizeof(form) - length;
     if (config.way == rerank::Way::kFinish) {
       const bool listed = config.finish_room == 0;

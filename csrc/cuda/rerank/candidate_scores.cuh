@@ -7,6 +7,7 @@
 #include "cuda/rerank/params.cuh"
 #include "cuda/rerank/row_layout.cuh"
 #include "cuda/rerank/rows_ahead.cuh"
+#include "cuda/rerank/rows_at_hand.cuh"
 
 namespace gputopk::cuda::rerank {
 
@@ -17,11 +18,11 @@ __device__ inline float inverse_length(float squares) {
 }
 
 // The keys of one query's candidates before `end`, of tiles from `first` on that lie `step` apart, for a
-// warp. Of floating vectors; of bytes, ByteScores.
+// warp.
 template <class Type, class Layout>
 class CandidateScores {
   using Storage = typename Type::Storage;
-  using Rows = RowsAhead<Type, Layout>;
+  using Rows = std::conditional_t<Layout::kAhead, RowsAhead<Type, Layout>, RowsAtHand<Type, Layout>>;
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kLanes = Layout::kLanes;
   static constexpr int kRows = Layout::kRows;
@@ -29,6 +30,10 @@ class CandidateScores {
   static constexpr int kElements = RowPiece::kElements;
   static constexpr int kSums = Layout::kSums;
   static constexpr bool kKeepsOwn = Layout::kBatchStep == 0 && 32 / Rows::kBatchRows > 1;
+  // Elements that are there together, or are behind the row's end.
+  static constexpr int kTogether = Layout::kAlignment == Alignment::kSixteen ? kPerLoad
+                                   : Layout::kAlignment == Alignment::kFour  ? RowPiece::kPerWord
+                                                                             : 1;
 
  public:
   static constexpr int kBatchRows = Rows::kBatchRows;
@@ -39,7 +44,7 @@ class CandidateScores {
                              void* shared)
       : params_(params),
         query_(query),
-        row_(candidate_row_before(params.problem, params.buffers, query, end)),
+        row_(row_before(end)),
         pieces_(RowPiece::count(params.problem.dims)),
         rows_(params, row_, tile_of(params), first, step, shared),
         query_is_wide_(is_aligned(params.buffers.queries, params.problem.query_stride, params.problem.dims,
@@ -74,6 +79,12 @@ class CandidateScores {
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
   __device__ static int group_lane() { return lane() % kLanes; }
 
+  __device__ CandidateRow row_before(int64_t end) const {
+    CandidateRow row = candidate_row(params_.problem, params_.buffers, query_);
+    row.count = min(row.count, end);
+    return row;
+  }
+
   __device__ int left(int64_t piece) const {
     return RowPiece::left(params_.problem.dims, piece, group_lane());
   }
@@ -81,9 +92,11 @@ class CandidateScores {
   __device__ void load_query(int64_t piece) {
     const RerankProblem& problem = params_.problem;
     const int64_t at = query_ * problem.query_stride + RowPiece::first(piece, group_lane());
-    if (problem.query_dtype != DType::kFloat32) {
-      load_query<Type>(static_cast<const Storage*>(params_.buffers.queries) + at, left(piece));
-      return;
+    if constexpr (!kIsBytes<Type>) {
+      if (problem.query_dtype != DType::kFloat32) {
+        load_query<Type>(static_cast<const Storage*>(params_.buffers.queries) + at, left(piece));
+        return;
+      }
     }
     load_query<Float32>(static_cast<const uint32_t*>(params_.buffers.queries) + at, left(piece));
   }
@@ -166,9 +179,12 @@ class CandidateScores {
         }
       }
     }
-    const float distance = add_batches(products);
-    if (metric != Metric::kCosine) return distance;
-    return clamped_cosine(distance * inverse_query_ * inverse_length(add_batches(norms)));
+    float distance = add_batches(products);
+    if (metric == Metric::kCosine) {
+      distance = clamped_cosine(distance * inverse_query_ * inverse_length(add_batches(norms)));
+    }
+    if (!kIsBytes<Type> || metric == Metric::kL2) return distance;
+    return distance * (metric == Metric::kCosine ? sign_of(rows_.scale()) : rows_.scale());
   }
 
   __device__ static float add_batch(float (&values)[kRows * kSums]) {
@@ -185,6 +201,7 @@ class CandidateScores {
   template <Metric metric>
   __device__ void read_batch(int base, float (&product)[kRows * kSums], float (&norm)[kRows * kSums]) {
     typename Rows::Batch rows = rows_.batch(base);
+    float scales[kRows];
 #pragma unroll 1
     for (int64_t turn = 0; turn < pieces_; turn += kSums) {
 #pragma unroll
@@ -194,14 +211,23 @@ class CandidateScores {
         // Under way before what comes from memory is waited for: L1 does not hold the queries of many warps.
         if (pieces_ > 1) load_query(piece);
         const typename Rows::Step step = rows.next(piece);
-        add_piece<metric>(step, piece, sum, product, norm);
+        if (kIsBytes<Type> && metric == Metric::kL2 && piece == 0) {
+#pragma unroll
+          for (int i = 0; i < kRows; ++i) {
+            scales[i] = __shfl_sync(~0u, rows_.scale(), base + Layout::row_lane(i));
+          }
+        }
+        add_piece<metric>(step, piece, sum, scales, product, norm);
       }
     }
   }
 
   template <Metric metric>
   __device__ __forceinline__ void add_piece(const typename Rows::Step& step, int64_t piece, int sum,
-                                            float (&product)[kRows * kSums], float (&norm)[kRows * kSums]) {
+                                            const float (&scales)[kRows], float (&product)[kRows * kSums],
+                                            float (&norm)[kRows * kSums]) {
+    const Widened<Type> widen(params_.problem.dtype);
+    const int own_left = left(piece);
     const int64_t all_left = params_.problem.dims - piece * RowPiece::kRowElements;
 #pragma unroll
     for (int load = 0; load < Layout::kLoads; ++load) {
@@ -213,10 +239,15 @@ class CandidateScores {
         step.get(i, load, words);
 #pragma unroll
         for (int e = 0; e < kPerLoad; ++e) {
+          // Behind the row's end no infinite scale meets a zero.
+          float scale = 1;
+          if constexpr (kIsBytes<Type>) {
+            scale = load * RowPiece::kLoadStep + e / kTogether * kTogether < own_left ? scales[i] : 0;
+          }
           const float own = query_part_[load * kPerLoad + e];
-          const float number = Type::widen(words[e / RowPiece::kPerWord], e % RowPiece::kPerWord);
+          const float number = widen(words[e / RowPiece::kPerWord], e % RowPiece::kPerWord);
           if constexpr (metric == Metric::kL2) {
-            const float difference = own - number;
+            const float difference = kIsBytes<Type> ? fmaf(-scale, number, own) : own - number;
             products = fmaf(difference, difference, products);
           } else {
             products = fmaf(own, number, products);

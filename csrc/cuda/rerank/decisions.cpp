@@ -20,8 +20,6 @@ struct Work {
   int64_t most_warps;  // of an SM
   bool whole_words;    // rows are made of 16-byte words, if the tensors begin with one
   bool words_of_four;  // likewise
-  bool bytes;          // that are int8 or uint8
-  int64_t warp_bytes;  // of shared memory, for what is copied ahead
   int64_t batch;       // rows that a warp has in flight: see row_layout.cuh
 
   Work(const RerankProblem& problem, const Device& device)
@@ -31,16 +29,13 @@ struct Work {
         stride_bytes(problem.vector_stride * dtype_bytes(problem.dtype)),
         sm_count(device.sm_count),
         whole_words(row_bytes % 16 == 0 && stride_bytes % 16 == 0),
-        words_of_four(row_bytes % 4 == 0 && stride_bytes % 4 == 0),
-        bytes(dtype_bytes(problem.dtype) == 1),
-        // Of numbers only whole words are copied ahead.
-        warp_bytes(bytes         ? tuning::kRerankByteRoom
-                   : whole_words ? tuning::kRerankAheadBytes
-                                 : 0) {
-    most_warps = std::clamp<int64_t>(
-        (device.shared_bytes_per_block - tuning::kRerankListBytes) / (tuning::kRerankListBytes + warp_bytes),
-        1, tuning::kRerankMaxWarps);
-    batch = bytes || row_bytes <= 128 ? 32 : row_bytes <= 256 || !whole_words ? 16 : 8;
+        words_of_four(row_bytes % 4 == 0 && stride_bytes % 4 == 0) {
+    // Only whole words are copied ahead.
+    const int64_t warp_bytes = tuning::kRerankListBytes + (whole_words ? tuning::kRerankAheadBytes : 0);
+    most_warps = std::clamp<int64_t>((device.shared_bytes_per_block - tuning::kRerankListBytes) / warp_bytes,
+                                     1, tuning::kRerankMaxWarps);
+    const bool has_two_sums = !whole_words && words_of_four && dtype_bytes(problem.dtype) > 1;
+    batch = row_bytes <= 128 && words_of_four ? 32 : row_bytes <= 256 || has_two_sums ? 16 : 8;
   }
 };
 
@@ -76,7 +71,8 @@ bool prefers_keys(const RerankProblem& problem, const Work& work) {
 int64_t blocks_of_sm(const Work& work, const Device& device, int64_t warps, int64_t k) {
   constexpr int64_t kReserved = 1024;  // of each
   const int64_t list_bytes = 32 * list_items(k) * static_cast<int64_t>(sizeof(uint64_t));
-  const int64_t bytes = warps * work.warp_bytes + (warps + 1) / 2 * list_bytes;
+  const int64_t bytes =
+      (work.whole_words ? warps * tuning::kRerankAheadBytes : 0) + (warps + 1) / 2 * list_bytes;
   return std::max<int64_t>(1, (device.shared_bytes_per_block + kReserved) / (bytes + kReserved));
 }
 
@@ -109,11 +105,10 @@ int64_t list_warps(const Work& work, const Device& device, int64_t k) {
 // Warps that share the candidates of a slice, in as many blocks as there are SMs, or fewer; or of each query
 // alone.
 void share_candidates(const RerankProblem& problem, const Work& work, Config& config) {
-  const auto are_few = [&](int64_t rows) {  // steps of so many rows
-    return work.queries * divide_up(work.candidates, rows) < tuning::kRerankBusyWarpsPerSm * work.sm_count;
-  };
-  config.few_rows = work.bytes ? are_few(32) : work.whole_words && work.row_bytes > 512 && are_few(8);
-  const int64_t batch = !config.few_rows ? work.batch : work.bytes ? 8 : 1;
+  config.row_at_a_time =
+      work.whole_words && work.row_bytes > 512 &&
+      work.queries * divide_up(work.candidates, 8) < tuning::kRerankBusyWarpsPerSm * work.sm_count;
+  const int64_t batch = config.row_at_a_time ? 1 : work.batch;
   const int64_t batches = std::max<int64_t>(1, divide_up(work.candidates, batch)) * config.slice;
   config.warps = static_cast<int>(std::clamp<int64_t>(divide_up(batches, work.sm_count), 1, work.most_warps));
   config.blocks = std::min(divide_up(batches, config.warps), work.sm_count);

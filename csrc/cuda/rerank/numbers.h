@@ -13,17 +13,10 @@ inline constexpr int64_t kRerankMaxListK = 256;
 inline constexpr int kRerankMaxWarps = 16;
 inline constexpr int kRerankAheadBytes = 13 * 1024;
 inline constexpr int kRerankMostSteps = 6;
-// Of vectors of bytes a warp has digits of its query beside that, of so many dimensions at a time: each
-// element is a number of 46 bits at most, of one scale, so six digits of eight bits. Steps are of 2 KB, or of
-// 512 bytes.
-inline constexpr int kRerankDigitDims = 768;
-inline constexpr int kRerankDigits = 6;
-inline constexpr int kRerankByteRoom = 14 * 1024;
-inline constexpr int kRerankMostByteSteps = 12;
-// Steps in `room` bytes, where a tile takes tile_bytes, and there is one tile more than steps.
-constexpr int rerank_steps(int room, int step_bytes, int tile_bytes, int most) {
-  const int steps = (room - tile_bytes) / (step_bytes + tile_bytes);
-  return steps < most ? steps : most;
+// Of so many bytes, where a tile takes tile_bytes, and there is one tile more than steps.
+constexpr int rerank_steps(int step_bytes, int tile_bytes) {
+  const int steps = (kRerankAheadBytes - tile_bytes) / (step_bytes + tile_bytes);
+  return steps < kRerankMostSteps ? steps : kRerankMostSteps;
 }
 // A warp's share of the lists that are merged at the end.
 inline constexpr int kRerankListBytes = 1024;

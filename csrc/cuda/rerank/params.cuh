@@ -13,15 +13,6 @@ GPUTOPK_HOST_DEVICE bool is_aligned(const void* rows, int64_t stride, int64_t di
   return ((begins | stride * dtype_bytes(dtype) | dims * dtype_bytes(dtype)) & (word - 1)) == 0;
 }
 
-// A query's candidates before `end`.
-__device__ inline CandidateRow candidate_row_before(const RerankProblem& problem,
-                                                    const RerankBuffers& buffers, int64_t query,
-                                                    int64_t end) {
-  CandidateRow row = candidate_row(problem, buffers, query);
-  row.count = min(row.count, end);
-  return row;
-}
-
 struct Params {
   RerankProblem problem;
   RerankBuffers buffers;

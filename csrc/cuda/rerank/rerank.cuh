@@ -15,11 +15,10 @@
 // share all candidates alike. finish.cu or a top-k of its own selects from them.
 //
 // Where candidates are so few that warps have no eight of them, a step is one row, 32 numbers a lane. Rows
-// that are not made of whole 16-byte words come in those that they lie in, and lanes read across these.
-// Vectors are read as they are and widened in registers; a query is float32 or of the vectors' type. The
-// order of a sum is the same in all of these: a distance's bits do not tell how the work was shared out.
-//
-// Vectors of int8 and uint8 are multiplied by tensor cores, eight or 32 rows at a time (byte_scores.cuh).
+// that are not made of whole 16-byte words are read into registers (rows_at_hand.cuh). Vectors are read as
+// they are and widened in registers; a query is float32 or of the vectors' type. The order of a sum is the
+// same in all of these: a distance's bits do not tell how the work was shared out.
+
 //
 // A unit of its own for each type of vectors, of_*.cu, makes these kernels: they are many.
 #pragma once
@@ -30,7 +29,6 @@
 
 #include "cuda/device/launch.h"
 #include "cuda/device/shared_memory.cuh"
-#include "cuda/rerank/byte_scores.cuh"
 #include "cuda/rerank/candidate_scores.cuh"
 #include "cuda/rerank/numbers.h"
 #include "cuda/rerank/of_type.h"
@@ -38,16 +36,13 @@
 
 namespace gputopk::cuda::rerank {
 
-template <class Type, class Layout>
-using ScoresOf = std::conditional_t<kIsBytes<Type>, ByteScores<Layout>, CandidateScores<Type, Layout>>;
-
 // A block a query.
 template <class Type, class Layout, int kItems>
 __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
     select_candidates(const __grid_constant__ Params params) {
   unsigned char* const shared = dynamic_shared();
   const RerankProblem& problem = params.problem;
-  using Scores = ScoresOf<Type, Layout>;
+  using Scores = CandidateScores<Type, Layout>;
   const int64_t tile = Scores::tile_of(params), first = threadIdx.x / 32 * tile,
                 step = blockDim.x / 32 * tile;
   for (int64_t query = blockIdx.x; query < problem.queries; query += gridDim.x) {
@@ -72,7 +67,7 @@ struct Share {
 template <class Type, class Layout>
 __global__ void __launch_bounds__(32 * tuning::kRerankMaxWarps)
     store_scores(const __grid_constant__ Params params, uint32_t* keys, bool whole_rows) {
-  using Scores = ScoresOf<Type, Layout>;
+  using Scores = CandidateScores<Type, Layout>;
   constexpr int64_t kBatch = Scores::kBatchRows;
   let_next_kernel_start();
   const RerankProblem& problem = params.problem;
@@ -107,45 +102,36 @@ inline unsigned grid_of(int64_t blocks) {
   return static_cast<unsigned>(std::min<int64_t>(blocks, 0x7FFFFFFF));
 }
 
-template <class Type, bool kHasFewRows, class Visitor>
-ErrorCode visit_layout_of_numbers(const Config& config, const RerankProblem& problem, bool is_shifted,
-                                  Visitor&& visitor) {
+// Calls visitor(layout) with the one that reads the problem's rows.
+template <class Type, bool kHasRowAtATime, class Visitor>
+ErrorCode visit_layout(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
+                       Visitor&& visitor) {
   constexpr int kBytes = sizeof(typename Type::Storage);
+  const auto vectors_have_words_of = [&](int bytes) {
+    return is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, bytes);
+  };
   const int64_t words = (problem.dims * kBytes + 15) / 16;
-  if (is_shifted) {
-    if (words <= 4) return visitor(RowsTogether<Type, 4, true>{});
-    if (words <= 8) return visitor(RowsTogether<Type, 8, true>{});
-    if (words <= 16) return visitor(RowsTogether<Type, 16, true>{});
-    return visitor(RowsTogether<Type, 32, true>{});
+  if (!vectors_have_words_of(16)) {
+    if constexpr (kBytes < 4) {
+      if (!vectors_have_words_of(4)) {
+        if (words <= 16) return visitor(RowsTogether<Type, 16, Alignment::kAny>{});
+        return visitor(RowsTogether<Type, 32, Alignment::kAny>{});
+      }
+    }
+    if (words <= 4) return visitor(RowsTogether<Type, 4, Alignment::kFour>{});
+    if (words <= 8) return visitor(RowsTogether<Type, 8, Alignment::kFour>{});
+    if (words <= 16) return visitor(RowsTogether<Type, 16, Alignment::kFour>{});
+    // With two sums a row fewer lanes are idle at its end; of bytes there are not the registers.
+    return visitor(RowsTogether<Type, kBytes == 1 ? 32 : 16, Alignment::kFour, kBytes == 1 ? 1 : 2>{});
   }
   if (words <= 2) return visitor(RowsTogether<Type, 2>{});
   if (words <= 4) return visitor(RowsTogether<Type, 4>{});
   if (words <= 8) return visitor(RowsTogether<Type, 8>{});
   if (words <= 16) return visitor(RowsTogether<Type, 16>{});
-  if constexpr (kHasFewRows) {
-    if (config.few_rows) return visitor(RowAtATime<Type>{});
+  if constexpr (kHasRowAtATime) {
+    if (config.row_at_a_time) return visitor(RowAtATime<Type>{});
   }
   return visitor(RowsTogether<Type, 32>{});
-}
-
-// Calls visitor(layout) with the one that reads the problem's rows.
-template <class Type, bool kHasFewRows, class Visitor>
-ErrorCode visit_layout(const Config& config, const RerankProblem& problem, const RerankBuffers& buffers,
-                       Visitor&& visitor) {
-  const bool is_shifted =
-      !is_aligned(buffers.vectors, problem.vector_stride, problem.dims, problem.dtype, 16);
-  if constexpr (kIsBytes<Type>) {
-    const auto with_rows = [&](auto shifted) {
-      constexpr bool kShifted = decltype(shifted)::value;
-      if constexpr (kHasFewRows) {
-        if (config.few_rows) return visitor(RowsOfBytes<1, kShifted>{});
-      }
-      return visitor(RowsOfBytes<4, kShifted>{});
-    };
-    return is_shifted ? with_rows(std::true_type{}) : with_rows(std::false_type{});
-  } else {
-    return visit_layout_of_numbers<Type, kHasFewRows>(config, problem, is_shifted, visitor);
-  }
 }
 
 template <class Type>
@@ -154,7 +140,7 @@ ErrorCode OfType<Type>::select(const Config& config, const RerankProblem& proble
   return visit_layout<Type, false>(config, problem, buffers, [&](auto layout) -> ErrorCode {
     const auto launch = [&](auto items) -> ErrorCode {
       constexpr int kItems = decltype(items)::value;
-      using Scores = ScoresOf<Type, decltype(layout)>;
+      using Scores = CandidateScores<Type, decltype(layout)>;
       const auto kernel = select_candidates<Type, decltype(layout), kItems>;
       const size_t bytes = config.warps * Scores::kSharedBytes + score_selection_bytes<kItems>(config.warps);
       static std::atomic<uint64_t> allowed;
@@ -175,7 +161,7 @@ template <class Type>
 ErrorCode OfType<Type>::score(const Config& config, const RerankProblem& problem,
                               const RerankBuffers& buffers, uint32_t* keys, Stream stream) {
   return visit_layout<Type, true>(config, problem, buffers, [&](auto layout) -> ErrorCode {
-    using Scores = ScoresOf<Type, decltype(layout)>;
+    using Scores = CandidateScores<Type, decltype(layout)>;
     const auto kernel = store_scores<Type, decltype(layout)>;
     const size_t bytes = config.warps * Scores::kSharedBytes;
     static std::atomic<uint64_t> allowed;

@@ -26,11 +26,11 @@ struct Config {
   int64_t blocks_per_query;  // that store keys, where only the device knows how long rows are; 0: the warps
                              // of all blocks share all candidates alike
   int64_t slice;             // queries whose keys are stored at a time; all of them with kLists
-  int tile;          // candidates that a warp takes at a time, where its rows in flight are no more: a power
-                     // of two, at most 32
-  bool few_rows;     // rows of whole words are in flight one at a time, those of bytes eight; not with kLists
-  int finish_warps;  // of a block that selects, with kFinish
-  int finish_room;   // entries that it puts in order: a multiple of 64; 0: it keeps lists of 32
+  int tile;  // candidates that a warp takes at a time, where its rows in flight are no more: a power
+             // of two, at most 32
+  bool row_at_a_time;  // rows of whole words are in flight one at a time; not with kLists
+  int finish_warps;    // of a block that selects, with kFinish
+  int finish_room;     // entries that it puts in order: a multiple of 64; 0: it keeps lists of 32
   int finish_digit_bits;
   int finish_keys_at;  // in its shared memory, behind what puts entries in order
 };

@@ -1,9 +1,9 @@
 // How the lanes of a warp share rows of vectors: what each reads, and how their sums become one.
 //
-// The order of a row's sum is the contract of all layouts but those of bytes, whose sums are exact: its words
-// of 16 bytes, of which the last may end early, go to 32 lanes in turn, each adds up the elements of its
-// words, one after another, and their sums are added up over the lanes that differ by 4, 2, 1, 16, 8, in this
-// order. How many rows, words or lanes are at work changes nothing, nor does where in memory a row begins.
+// The order of a row's sum is the contract of all layouts: its words of 16 bytes, of which the last may end
+// early, go to 32 lanes in turn, each adds up the elements of its words, one after another, and their sums
+// are added up over the lanes that differ by 4, 2, 1, 16, 8, in this order. How many rows, words or lanes are
+// at work changes nothing, nor does where in memory a row begins.
 #pragma once
 
 #include <cuda_fp16.h>
@@ -33,17 +33,43 @@ struct BFloat16 {
     return __uint_as_float(part == 0 ? word << 16 : word & 0xFFFF0000u);
   }
 };
-// int8 and uint8, one kernel for both: see byte_scores.cuh.
+// int8 and uint8, one kernel for both: see Widened.
 struct Bytes {
   using Storage = uint8_t;
 };
 template <class Type>
 constexpr bool kIsBytes = std::is_same_v<Type, Bytes>;
 
+// An element of either byte type is first put into the last byte of a float of 2^23, in one step, where a
+// conversion takes as long as eight: int8 with the sign flipped, so that it counts up from -128.
+template <class Type>
+class Widened {
+ public:
+  __device__ explicit Widened(DType dtype)
+      : flip_(dtype == DType::kInt8 ? 0x80808080u : 0),
+        zero_(dtype == DType::kInt8 ? 8388736.0f : 8388608.0f) {}
+
+  __device__ float operator()(uint32_t word, int part) const {
+    if constexpr (!kIsBytes<Type>) {
+      return Type::widen(word, part);
+    } else {
+      return __uint_as_float(__byte_perm(word ^ flip_, 0x4B000000u, 0x7440u | static_cast<uint32_t>(part))) -
+             zero_;
+    }
+  }
+
+ private:
+  uint32_t flip_;
+  float zero_;  // what a zero is so far
+};
+
+// What all rows are made of, if the first begins with one: words of 16 bytes, of four, or no more than
+// elements. It says how a lane reads 16 bytes of a row.
+enum class Alignment { kSixteen, kFour, kAny };
+
 // A layout: groups of kLanes lanes read a row each, kPerLoad elements a lane and load. Of kRows rows, one
-// after the other, kLoads loads each are on their way to shared memory together. A lane has kSums sums a
-// row, of as many lanes of the contract's. kShifted: rows begin anywhere, and come in the aligned words of
-// 16 bytes that they lie in, of which a piece has one more than lanes.
+// after the other, kLoads loads each are in flight: with kAhead on their way to shared memory, otherwise in
+// registers. A lane has kSums sums a row, of as many lanes of the contract's.
 //
 // The row number `row` of batch number `batch` belongs to the candidate of lane
 // row_lane(row) + batch * kBatchLane of the group's lanes, which is where add_up leaves its sum.
@@ -51,9 +77,10 @@ constexpr bool kIsBytes = std::is_same_v<Type, Bytes>;
 
 // A step is eight rows a group, 4 KB a warp: of four lanes 2 KB, of two 1 KB. What lanes beyond a row's end
 // would add to its sum is zero, so that fewer give the same.
-template <class Type, int kLanes_, bool kShifted_ = false, int kSums_ = 1>
+template <class Type, int kLanes_, Alignment kAlignment_ = Alignment::kSixteen, int kSums_ = 1>
 struct RowsTogether {
-  static constexpr bool kShifted = kShifted_;
+  static constexpr Alignment kAlignment = kAlignment_;
+  static constexpr bool kAhead = kAlignment == Alignment::kSixteen;
   static constexpr int kLanes = kLanes_;
   static constexpr int kSums = kSums_;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
@@ -72,7 +99,8 @@ struct RowsTogether {
 // The same one row at a time, 32 numbers of it a lane: for candidates so few that warps have one each.
 template <class Type>
 struct RowAtATime {
-  static constexpr bool kShifted = false;
+  static constexpr Alignment kAlignment = Alignment::kSixteen;
+  static constexpr bool kAhead = true;
   static constexpr int kSums = 1;
   static constexpr int kLanes = 32;
   static constexpr int kPerLoad = 16 / static_cast<int>(sizeof(typename Type::Storage));
@@ -83,32 +111,6 @@ struct RowAtATime {
   __device__ static constexpr int row_lane(int) { return 0; }
   __device__ static int place(int lane) { return lane; }
 };
-
-// Rows of bytes, four lanes a row, 64 bytes at a time, as the tensor cores take them: kRows a group, one
-// where candidates are few, else four.
-template <int kRows_, bool kShifted_>
-struct RowsOfBytes {
-  static constexpr bool kShifted = kShifted_;
-  static constexpr int kSums = 1;
-  static constexpr int kLanes = 4;
-  static constexpr int kPerLoad = 16;
-  static constexpr int kLoads = 1;
-  static constexpr int kRows = kRows_;
-  static constexpr int kBatchLane = 1;
-  static constexpr int kBatchStep = 0;
-  static_assert(kRows == 1 || kRows == 4, "a batch is of eight rows, or of all lanes'");
-  __device__ static constexpr int row_lane(int row) { return row; }
-  __device__ static int place(int lane) { return kRows == 1 ? (lane & 3) << 3 | lane >> 2 : lane; }
-};
-
-// What a warp has of its query where rows are bytes, in shared memory.
-constexpr int kDigitBytes = tuning::kRerankDigits * tuning::kRerankDigitDims;
-
-// Whether a row is one piece, however long it may be.
-template <class Layout>
-struct TakesWholeRows : std::bool_constant<(Layout::kLanes * Layout::kSums < 32)> {};
-template <int kRows, bool kShifted>
-struct TakesWholeRows<RowsOfBytes<kRows, kShifted>> : std::false_type {};
 
 // Lanes whose candidates are of a batch.
 template <class Layout>
@@ -203,7 +205,7 @@ struct Piece {
   }
   // Of a row; one where it has no element. Fewer lanes than the contract's take rows no longer than they are.
   __device__ static int64_t count(int64_t dims) {
-    if constexpr (TakesWholeRows<Layout>::value) return 1;
+    if constexpr (Layout::kLanes * Layout::kSums < 32) return 1;
     return max(int64_t{1}, (dims + kRowElements - 1) / kRowElements);
   }
   // Elements of a row from there on; more than a piece are as good as a piece.

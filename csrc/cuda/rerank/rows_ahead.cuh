@@ -24,40 +24,24 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   using RowPiece = Piece<Type, Layout>;
   static constexpr int kRows = Layout::kRows;
   static constexpr int kLoads = Layout::kLoads;
-  static constexpr int kLoadBytes = 16, kFirstBits = 4;
-  // The words of a row that begins anywhere lie side by side. (Of rows of bytes, so far from one to the
-  // next that four bytes of each are in banks of their own.)
-  static constexpr bool kShifted = Layout::kShifted;
-  static constexpr int kRowBytes = (Layout::kLanes * kLoads + 1) * kLoadBytes;
-  static constexpr int kStepBytes =  // of a warp
-      kShifted ? 32 / Layout::kLanes * kRows * kRowBytes : 32 * kRows * kLoads * kLoadBytes;
-
-  // What a lane keeps of a tile until it is summed: a bit for each lane that has a candidate; and of its
-  // own, its scale, where rows are bytes, and where it lies.
-  struct TileOfWords {
-    uint32_t present;
-  };
-  struct TileOfAny {
-    const Storage* from;
-    uint32_t present;
-    float scale;
-  };
-  using Tile = std::conditional_t<kIsBytes<Type> || kShifted, TileOfAny, TileOfWords>;
-  static constexpr int kTileBytes = 32 * sizeof(Tile);
-  static constexpr int kRoom =
-      kIsBytes<Type> ? tuning::kRerankByteRoom - kDigitBytes : tuning::kRerankAheadBytes;
+  static constexpr int kLoadBytes = 16;
+  static constexpr int kStepBytes = 32 * kRows * kLoads * kLoadBytes;  // of a warp
+  static constexpr int kTileBytes = 32 * 2 * sizeof(uint32_t);
   // That are copied, with the one at hand.
-  static constexpr int kSteps =
-      tuning::rerank_steps(kRoom, kStepBytes, kTileBytes,
-                           kIsBytes<Type> ? tuning::kRerankMostByteSteps : tuning::kRerankMostSteps);
-  static_assert(kSteps >= 2, "one is copied while one is at hand");
+  static constexpr int kSteps = tuning::rerank_steps(kStepBytes, kTileBytes);
   static constexpr int kTiles = kSteps + 1;  // that steps may be of, or begin behind them
   // A tile is one step, whether it has a candidate or not.
-  static constexpr bool kStepIsTile = Candidates::kBatchRows == 32 && TakesWholeRows<Layout>::value;
+  static constexpr bool kStepIsTile = Candidates::kBatchRows == 32 && Layout::kLanes < 32;
+
+  // What a lane keeps of a tile until it is summed.
+  struct Tile {
+    uint32_t present;  // a bit for each lane that has a candidate
+    float scale;       // of its own
+  };
 
  public:
   static constexpr size_t kSharedBytes = kSteps * kStepBytes + kTiles * kTileBytes;
-  static_assert(kSharedBytes <= kRoom);
+  static_assert(kSharedBytes <= tuning::kRerankAheadBytes && 32 * sizeof(Tile) == kTileBytes);
 
   // Of the candidates of `row` those of tiles from `first` on that lie `step` apart, one for each lane that
   // has a place in it. `shared` is kSharedBytes of this warp's own, 16-byte aligned.
@@ -66,8 +50,6 @@ class RowsAhead : public TileCandidates<Type, Layout> {
       : Candidates(params, row, tile),
         batches_(tile / Candidates::kBatchRows),
         step_(static_cast<uint32_t>(step)),
-        in_fours_(is_aligned(params.buffers.vectors, params.problem.vector_stride, /*dims=*/0,
-                             params.problem.dtype, 4)),
         shared_(shared) {
     pieces_ = RowPiece::count(params.problem.dims);
     const auto tile_of_warp = static_cast<uint32_t>(first);
@@ -92,59 +74,27 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   __device__ float scale() const {
     return params_.buffers.scales == nullptr ? 1.0f : tile_of(tile_at_hand_).scale;
   }
-  __device__ const Storage* from() const {
-    if constexpr (kIsBytes<Type> || kShifted) return tile_of(tile_at_hand_).from;
-    return nullptr;
-  }
 
-  // Load number `load` of row number `row`. Zeros stand for what is behind the row's end, and for a row
-  // that is missing. kShifted, of bytes: of each 16 of the row's the lane's four.
+  // Load number `load` of row number `row`. Zeros stand for what is behind the row's end, and for a row that
+  // is missing.
   struct Step {
     const RowsAhead& rows;
-    uint32_t firsts;
 
-    __device__ __forceinline__ void get(int row, int load, uint32_t (&words)[4]) const {
-      if constexpr (!kShifted) {
-        load_word<kLoadBytes>(rows.word_at(rows.at_hand_, row, load), true, words);
-      } else {
-        constexpr int kLaneStep = kIsBytes<Type> ? 4 : 16, kWordStep = kIsBytes<Type> ? kLoadBytes : 4;
-        const uint32_t first = firsts >> kFirstBits * row & ((1u << kFirstBits) - 1);
-        const char* const from = rows.row_at(rows.at_hand_, row) + (first & ~3u) + kLaneStep * group_lane();
-#pragma unroll
-        for (int i = 0; i < 4; ++i) words[i] = *reinterpret_cast<const uint32_t*>(from + kWordStep * i);
-        if (rows.in_fours_) return;
-        // Each with the four bytes behind it.
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          const uint32_t next = kWordStep == 4 && i < 3
-                                    ? words[i + 1]
-                                    : *reinterpret_cast<const uint32_t*>(from + kWordStep * i + 4);
-          words[i] = __funnelshift_r(words[i], next, 8 * (first & 3));
-        }
-      }
+    __device__ void get(int row, int load, uint32_t (&words)[4]) const {
+      load_word<kLoadBytes>(rows.word_at(rows.at_hand_, row, load), true, words);
     }
   };
 
   // The rows that the warp's groups take, piece after piece, those of candidates from lane `base` on.
   struct Batch {
     RowsAhead& rows;
-    int base;
-    uint32_t firsts = 0;  // the byte of a word of 16 that each row begins at
 
-    __device__ __forceinline__ Step next(int64_t piece) {
+    __device__ Step next(int64_t) {
       rows.next_step();
-      if (kShifted && piece == 0) {
-        const auto own = static_cast<uint32_t>(reinterpret_cast<uintptr_t>(rows.from()) & (kLoadBytes - 1));
-        firsts = 0;
-#pragma unroll
-        for (int i = 0; i < kRows; ++i) {
-          firsts |= __shfl_sync(~0u, own, base + Layout::row_lane(i)) << kFirstBits * i;
-        }
-      }
-      return {rows, firsts};
+      return {rows};
     }
   };
-  __device__ Batch batch(int base) { return {*this, base}; }
+  __device__ Batch batch(int) { return {*this}; }
 
  private:
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
@@ -153,11 +103,6 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   __device__ char* word_at(int step, int row, int load) const {
     return static_cast<char*>(shared_) + step * kStepBytes +
            ((row * kLoads + load) * 32 + lane()) * kLoadBytes;
-  }
-  // Where words of a row begin that lie side by side.
-  __device__ char* row_at(int step, int row) const {
-    return static_cast<char*>(shared_) + step * kStepBytes +
-           (lane() / Layout::kLanes * kRows + row) * kRowBytes;
   }
   __device__ Tile& tile_of(int number) const {
     return reinterpret_cast<Tile*>(static_cast<char*>(shared_) + kSteps * kStepBytes)[number * 32 + lane()];
@@ -171,7 +116,6 @@ class RowsAhead : public TileCandidates<Type, Layout> {
     from_ = this->vector_of(next_id_, present);
     started_tile_ = started_tile_ + 1 == kTiles ? 0 : started_tile_ + 1;
     Tile& own = tile_of(started_tile_);
-    if constexpr (kIsBytes<Type> || kShifted) own.from = from_;
     if constexpr (kIsBytes<Type>) {
       if (params_.buffers.scales != nullptr) {
         copy_ahead<4>(&own.scale, params_.buffers.scales + (present ? next_id_ : 0), present);
@@ -193,12 +137,10 @@ class RowsAhead : public TileCandidates<Type, Layout> {
   __device__ void next_step() {
     start_step();
     wait_for_copies<kSteps - 1>();
-    if constexpr (kShifted) __syncwarp();  // other lanes' copies are there too
     at_hand_ = at_hand_ + 1 == kSteps ? 0 : at_hand_ + 1;
   }
 
   __device__ void start_step() {
-    if constexpr (kShifted) __syncwarp();  // no lane reads what is copied over
     started_ = started_ + 1 == kSteps ? 0 : started_ + 1;
     if (kStepIsTile && tile_ < count()) {
       start_copies();
@@ -217,32 +159,7 @@ class RowsAhead : public TileCandidates<Type, Layout> {
     end_copies();
   }
 
-  // The words of 16 bytes that hold the piece of each row, and the one behind them.
-  __device__ void start_shifted_copies() {
-    constexpr int kPieceBytes = Layout::kLanes * kLoadBytes;
-    const int base = lane() - group_lane() + batch_ * Layout::kBatchLane;
-    const int64_t row_bytes = params_.problem.dims * static_cast<int64_t>(sizeof(Storage));
-    const auto start = [&](int row, int word, bool copies) {
-      const int owner = base + Layout::row_lane(row);
-      const auto from =
-          reinterpret_cast<const char*>(__shfl_sync(~0u, reinterpret_cast<unsigned long long>(from_), owner));
-      const auto first = static_cast<int>(reinterpret_cast<uintptr_t>(from) & (kLoadBytes - 1));
-      const int64_t at = piece_ * kPieceBytes + kLoadBytes * word;
-      const bool present = (present_ >> owner & 1) != 0 && row_bytes > 0;
-      if (!copies) return;
-      copy_first_ahead(row_at(started_, row) + kLoadBytes * word, from - first + at,
-                       present ? static_cast<int>(clamped(first + row_bytes - at, 0, kLoadBytes)) : 0);
-    };
-#pragma unroll
-    for (int i = 0; i < kRows; ++i) start(i, group_lane(), true);
-    start(group_lane() % kRows, Layout::kLanes, group_lane() < kRows);  // a lane for each row
-  }
-
   __device__ void start_copies() {
-    if constexpr (kShifted) {
-      start_shifted_copies();
-      return;
-    }
     const int base = lane() - group_lane() + batch_ * Layout::kBatchLane;
     const int64_t first = RowPiece::first(piece_, group_lane());
     const int left = RowPiece::left(params_.problem.dims, piece_, group_lane());
@@ -264,7 +181,6 @@ class RowsAhead : public TileCandidates<Type, Layout> {
 
   const int batches_;  // of a tile
   const uint32_t step_;
-  const bool in_fours_;  // all rows begin with words of four bytes
   void* const shared_;
   int64_t pieces_;
   // Of the steps that are started next: this lane's row, and which lanes have one.

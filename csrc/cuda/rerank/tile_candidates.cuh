@@ -8,7 +8,7 @@
 
 namespace gputopk::cuda::rerank {
 
-// Their vectors are brought by RowsAhead.
+// Common to RowsAhead and RowsAtHand, which bring their vectors.
 template <class Type, class Layout>
 class TileCandidates {
  public:

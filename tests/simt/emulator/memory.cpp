@@ -213,18 +213,21 @@ void add_region(const char* name, void* begin, size_t bytes, Region kind, size_t
   poison(begin, bytes);
 }
 
-void bytes_around(const void* from, int first, void* word) {
+uint32_t word_around(const void* from) {
   const uintptr_t address = reinterpret_cast<uintptr_t>(from);
-  unsigned char bytes[16] = {};
-  poison(bytes, static_cast<size_t>(first));
+  if (address % 4 != 0) fail("reads 4 bytes at %p, misaligned", from);
+  unsigned char bytes[4];
+  poison(bytes, sizeof(bytes));
   bool is_any = false;
-  for (int i = 0; i < first; ++i) {
+  for (size_t i = 0; i < sizeof(bytes); ++i) {
     if (!is_readable(address + i)) continue;
     bytes[i] = static_cast<const unsigned char*>(from)[i];
     is_any = true;
   }
   if (!is_any) access_global(address, sizeof(bytes), Kind::kRead);  // which says what is wrong
-  std::memcpy(word, bytes, sizeof(bytes));
+  uint32_t word;
+  std::memcpy(&word, bytes, sizeof(word));
+  return word;
 }
 
 bool is_written(const void* begin, size_t bytes, size_t& first) {

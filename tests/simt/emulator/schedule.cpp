@@ -62,7 +62,7 @@ const char* name_of(Collective kind) {
   constexpr const char* kNames[] = {"none",         "__syncwarp",   "__shfl",       "a vote",
                                     "__match",      "__reduce_add", "__reduce_min", "__reduce_max",
                                     "__reduce_min", "__reduce_max", "__reduce_and", "__reduce_or",
-                                    "__reduce_xor", "mma.sync"};
+                                    "__reduce_xor"};
   return kNames[static_cast<int>(kind)];
 }
 
@@ -353,34 +353,6 @@ void sleep() {
   give_way();
 }
 
-namespace {
-
-int product_of(uint32_t row, bool is_signed, uint32_t col) {
-  int sum = 0;
-  for (int at = 0; at < 32; at += 8) {
-    const auto byte = static_cast<uint8_t>(row >> at);
-    sum += (is_signed ? static_cast<int8_t>(byte) : static_cast<int>(byte)) * static_cast<int8_t>(col >> at);
-  }
-  return sum;
-}
-
-void multiply(Thread* lanes) {
-  const auto of = [&](int lane) { return reinterpret_cast<ByteProducts*>(lanes[lane].value); };
-  for (int lane = 0; lane < 32; ++lane) {
-    for (int sum = 0; sum < 4; ++sum) {
-      const int row = lane / 4, second = sum / 2, col = lane % 4 * 2 + sum % 2;
-      for (int t = 0; t < 4; ++t) {
-        const ByteProducts &rows = *of(4 * row + t), &cols = *of(4 * col + t);
-        for (int half = 0; half < 2; ++half) {
-          of(lane)->sums[sum] += product_of(rows.rows[2 * half + second], rows.is_signed, cols.cols[half]);
-        }
-      }
-    }
-  }
-}
-
-}  // namespace
-
 uint64_t collective(Collective kind, unsigned mask, uint64_t value, int from) {
   Thread& thread = *current;
   Warp& warp = warp_of(thread);
@@ -439,7 +411,6 @@ uint64_t collective(Collective kind, unsigned mask, uint64_t value, int from) {
     }
     first = false;
   }
-  if (kind == Collective::kMultiply) multiply(all);
   for (unsigned left = mask; left != 0; left &= left - 1) {
     Thread& other = all[__builtin_ctz(left)];
     other.result = common;

@@ -79,16 +79,9 @@ enum class Collective : int {
   kReduceAnd,
   kReduceOr,
   kReduceXor,
-  kMultiply,
 };
 // By the lanes of `mask` together, each of which names itself. `from`: the lane that a shuffle reads.
 uint64_t collective(Collective kind, unsigned mask, uint64_t value, int from);
-// What a lane brings to kMultiply, as its value, and takes: see multiply_bytes.
-struct ByteProducts {
-  bool is_signed;  // the rows' bytes
-  uint32_t rows[4], cols[2];
-  int sums[4];
-};
 
 enum class Vote : int { kNone, kOr, kAnd, kCount };
 int block_barrier(Vote vote, int value);
@@ -120,16 +113,14 @@ void grid_barrier();
 uint64_t grid_arrive();  // is the barrier's turn
 void grid_wait(uint64_t turn);
 
-// The first so many bytes of an aligned word of 16, of which one at least may be read and the others may be
-// anything, and zeros behind them.
-void bytes_around(const void* from, int first, void* word);
+// A word of 32 bits of which one byte at least may be read; the others may be anything.
+uint32_t word_around(const void* from);
 
 // A thread's copies to shared memory, in groups. `from` null: zeros.
 struct Copy {
   void* to;
-  const void* from;  // null: zeros are copied
+  const void* from;
   unsigned bytes;
-  int first = -1;  // so many, by way of bytes_around; -1: all
 };
 bool copies_early();  // in this run, or as late as may be
 void start_copy(const Copy& copy);
@@ -307,17 +298,6 @@ unsigned simt_by_halves(unsigned a, unsigned b) {
   const T high = std::max(static_cast<T>(a >> 16), static_cast<T>(b >> 16));
   return static_cast<uint16_t>(low) | static_cast<unsigned>(static_cast<uint16_t>(high)) << 16;
 }
-template <class Byte, class Sum>
-Sum simt_dp4a(Sum a, Sum b, Sum sum) {
-  for (int at = 0; at < 32; at += 8) {
-    const int product =
-        static_cast<Byte>(static_cast<unsigned>(a) >> at) * static_cast<Byte>(static_cast<unsigned>(b) >> at);
-    sum += static_cast<Sum>(product);
-  }
-  return sum;
-}
-inline int __dp4a(int a, int b, int sum) { return simt_dp4a<int8_t>(a, b, sum); }
-inline unsigned __dp4a(unsigned a, unsigned b, unsigned sum) { return simt_dp4a<uint8_t>(a, b, sum); }
 inline unsigned __vmaxs2(unsigned a, unsigned b) { return simt_by_halves<int16_t>(a, b); }
 inline unsigned __vmaxu2(unsigned a, unsigned b) { return simt_by_halves<uint16_t>(a, b); }
 template <class Part, class Do>

@@ -18,11 +18,7 @@ inline void make_copy(const ::simt::Copy& copy) {
     using Word = decltype(like);
     *static_cast<Word*>(copy.to) = copy.from == nullptr ? Word{} : *static_cast<const Word*>(copy.from);
   };
-  if (copy.from != nullptr && copy.first >= 0) {
-    uint4 word{};
-    ::simt::bytes_around(copy.from, copy.first, &word);
-    *static_cast<uint4*>(copy.to) = word;
-  } else if (copy.bytes == 16) {
+  if (copy.bytes == 16) {
     make(uint4{});
   } else if (copy.bytes == 8) {
     make(uint2{});
@@ -33,29 +29,16 @@ inline void make_copy(const ::simt::Copy& copy) {
 
 // A copy is made as late as may be, when it is waited for, so that what is read before shows; or, by the
 // seed, at once, so that what is overwritten too early does.
-inline void copy_now_or_later(const ::simt::Copy& copy) {
+template <int kBytes>
+inline void copy_ahead(void* to, const void* from, bool there) {
+  const ::simt::Copy copy{to, there ? from : nullptr, kBytes};
   if (::simt::copies_early()) {
     make_copy(copy);
   } else {
     ::simt::start_copy(copy);
   }
 }
-template <int kBytes>
-inline void copy_ahead(void* to, const void* from, bool there) {
-  copy_now_or_later({to, there ? from : nullptr, kBytes});
-}
-inline void copy_first_ahead(void* to, const void* from, int bytes) {
-  if (reinterpret_cast<uintptr_t>(from) % 16 != 0) ::simt::fail("copies 16 bytes from %p, misaligned", from);
-  if (bytes < 0 || bytes > 16) ::simt::fail("copies %d bytes of 16", bytes);
-  copy_now_or_later({to, bytes > 0 ? from : nullptr, 16, bytes});
-}
-
-template <bool kSigned>
-inline void multiply_bytes(int (&sums)[4], const uint32_t (&rows)[4], const uint32_t (&cols)[2]) {
-  ::simt::ByteProducts own{kSigned, {rows[0], rows[1], rows[2], rows[3]}, {cols[0], cols[1]}, {}};
-  ::simt::collective(::simt::Collective::kMultiply, ~0u, reinterpret_cast<uint64_t>(&own), 0);
-  for (int i = 0; i < 4; ++i) sums[i] += own.sums[i];
-}
+inline uint32_t ask_for(const void* from, bool there) { return there ? ::simt::word_around(from) : 0; }
 inline void end_copies() { ::simt::end_copies(); }
 template <int kGroups>
 inline void wait_for_copies() {
