@@ -5,6 +5,8 @@
     python bench/fit_plan.py --forms delegate.one_grid    # the costs of forms that were swept anew alone
     python bench/fit_plan.py --forms delegate.grid_parts --bench \\
         --sweep bench/results/plan-h200-6.jsonl bench/results/plan-h200-9.jsonl    # from these sweeps alone
+    python bench/fit_plan.py --where-better --bench \\
+        --sweep bench/results/plan-h200-7.jsonl bench/results/plan-h200-10.jsonl    # and keep the others
     python bench/fit_plan.py --scale csrc/cuda/plan/costs_h200.h --bench \\
         --sweep build/plan-tuned.jsonl --output build/costs_tuned.h    # another GPU's, from a short sweep
 
@@ -22,6 +24,10 @@ printed for all of them.
 The mean, as the worse of the two was tried: which hard input a point drew is then half of what is fitted, and
 the choice was further from the best on normal inputs (86.8 % within 10 %, the mean 91.1), on hard ones no
 nearer (81.0, 80.5), and further even on the worse of the two (84.5, 85.3; a quarter held out, 2026-11-23).
+
+What fits a form's times better may choose worse, where forms are close. With --where-better the costs of a
+form, of one width, are taken if the choice over all recorded requests is nearer to the best by them, one form
+and width after the other, the one that gains most first; all others stay as the file has them.
 
 A sweep of minutes is too little for all of that. With --scale the costs that a header has are kept but for
 four factors a form, way and width: of what a launch, waves and blocks take, of bytes, of elements, and of
@@ -76,6 +82,8 @@ NEAR = 1.5  # times the best: from there on a time counts less...
 CALLED = 2.0  # times what another weighs: a time at a shape that models call with, of a sweep by --set
 FACTORS = ([0, 4, 5], [1], [2, 3], [6, 7])  # the parts that are scaled together
 HOLD = 1.0  # of a factor: what one of e weighs beside an error of 2 ** 1
+BEYOND = 0.05  # what a choice more than 10 % from the best weighs beside the logarithm of its ratio
+LEAST_GAIN = 5e-5  # of that, in the mean, by which costs are taken
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
 
@@ -288,6 +296,69 @@ def regrets(points: Points, costs_of_quarters: Sequence[AllCosts]) -> list[tuple
     return sorted(found, reverse=True)
 
 
+class Choices:
+    """Each point's times and estimates by two sets of costs, and how far the choice is from the best."""
+
+    def __init__(self, points: Points, before: AllCosts, anew: AllCosts, without: int | None = None) -> None:
+        keys = [key for key in points.us if points.quarter(key) != without and len(points.us[key]) > 1]
+        self.forms = sorted({form for key in keys for form in points.us[key] if form in points.forms[key]})
+        self.times, self.before, self.anew = np.full((3, len(keys), len(self.forms)), np.inf)
+        self.widths = np.array([WIDTHS.index(points.width(key)) for key in keys])
+        self.weights = np.array([points.weights[key[0][0]] for key in keys])
+        for n, key in enumerate(keys):
+            for form in points.us[key]:
+                if form in points.forms[key]:
+                    at = n, self.forms.index(form)
+                    self.times[at] = points.us[key][form]
+                    self.before[at] = estimate(before, points, key, form)
+                    self.anew[at] = estimate(anew, points, key, form)
+
+    def distance(self, taken: np.ndarray) -> float:
+        """With the costs anew of forms' widths that are taken, [forms, widths]."""
+        estimates = np.where(taken[:, self.widths].T, self.anew, self.before)
+        chosen = self.times[np.arange(len(estimates)), estimates.argmin(axis=1)]
+        ratios = chosen / self.times.min(axis=1)
+        return float(np.average(np.log(ratios) + BEYOND * (ratios > 1.1), weights=self.weights))
+
+    def better(self) -> np.ndarray:
+        """What to take."""
+        taken = np.zeros((len(self.forms), len(WIDTHS)), dtype=bool)
+        distance = self.distance(taken)
+        while True:
+            tried = []
+            for unit in np.ndindex(*taken.shape):
+                taken[unit] ^= True
+                tried.append((self.distance(taken), unit))
+                taken[unit] ^= True
+            least, unit = min(tried)
+            if least > distance - LEAST_GAIN:
+                return taken
+            distance = least
+            taken[unit] ^= True
+
+
+def where_better(points: Points, before: AllCosts, anew: AllCosts, without: int | None = None) -> AllCosts:
+    """The costs of before, and those anew where they make the choice better."""
+    # What orders winners is a part of others' times: it is not one that is chosen.
+    order = {name: of_widths for name, of_widths in before.items() if name.split()[0] == ORDER}
+    choices = Choices(points, before, {**anew, **order}, without)
+    taken = {
+        (form, width)
+        for form, of_widths in zip(choices.forms, choices.better(), strict=True)
+        for width, is_taken in zip(WIDTHS, of_widths, strict=True)
+        if is_taken
+    }
+    return {
+        name: {
+            width: of_width(anew[name], width)
+            if (name.split()[0], width) in taken and name in anew
+            else costs
+            for width, costs in of_widths.items()
+        }
+        for name, of_widths in before.items()
+    }
+
+
 def print_regrets(found: list[tuple[float, str]], requests: str) -> None:
     ratios = np.array([ratio for ratio, _ in found])
     print(
@@ -366,10 +437,18 @@ def costs_of(header: str) -> AllCosts:
     return costs
 
 
+def same_costs(some: dict[int, np.ndarray], others: dict[int, np.ndarray]) -> bool:
+    return all(np.array_equal(some[width], others[width]) for width in others)
+
+
 def said_of_others(header: str, forms: list[str]) -> tuple[dict[str, str], dict[str, str], str]:
-    """What a header says of all forms but these, by name and way, from which records, and up to which sizes
-    that holds."""
-    kept = {name: row for name, row in rows_of(header).items() if name.split()[0] not in forms}
+    """What a header says of all forms, or ways, but these, by name and way, from which records, and up
+    to which sizes that holds."""
+    kept = {
+        name: row
+        for name, row in rows_of(header).items()
+        if name not in forms and name.split()[0] not in forms
+    }
     sources = {x[1]: x[0] for x in re.finditer(r"//   (\S+\.jsonl), .*", header)}
     return kept, sources, re.search(r"Measured kMeasured\{(.*)\}", header)[1]
 
@@ -387,28 +466,44 @@ def main() -> int:
         "--forms", nargs="+", default=[], metavar="FORM", help="what is written; of others, what the file has"
     )
     parser.add_argument("--scale", type=Path, metavar="HEADER", help="whose costs to scale, not to fit anew")
+    parser.add_argument(
+        "--where-better", action="store_true", help="what is written where the choice is better by it alone"
+    )
     parser.add_argument("--check", action="store_true", help="write nothing")
     options = parser.parse_args()
-    if options.scale and options.forms:
-        parser.error("--scale: of all forms, not of --forms")
+    if options.scale and (options.forms or options.where_better):
+        parser.error("--scale: of all forms, not of --forms, nor --where-better")
     sweeps = [report.sweep_of(path) for path in options.sweep]
     headers = [report.read(path)[0] for path in options.sweep]
     weights = [CALLED if "--set " in header["command"] else 1.0 for header in headers]
     points = Points(sweeps + [bench_points(path) for path in options.bench], weights)
     before = options.scale.read_text() if options.scale else ""
-    others = before or (options.output.read_text() if options.forms else "")
-    if before:
-        as_it_is = regrets(points, [costs_of(before)] * QUARTERS)
-        print_regrets(as_it_is, f"requests, by {options.scale.name} as it is")
-    found = regrets(points, [fitted(points, costs_of(before), quarter) for quarter in range(QUARTERS)])
+    others = before or (options.output.read_text() if options.forms or options.where_better else "")
+    kept_costs = costs_of(others)
+    if before or options.where_better:
+        name = (options.scale or options.output).name
+        print_regrets(regrets(points, [kept_costs] * QUARTERS), f"requests, by {name} as it is")
+
+    def costs_without(quarter: int | None = None) -> AllCosts:
+        anew = fitted(points, costs_of(before), quarter)
+        return where_better(points, kept_costs, anew, quarter) if options.where_better else anew
+
+    found = regrets(points, [costs_without(quarter) for quarter in range(QUARTERS)])
     print_regrets(found, "held-out requests")
     for ratio, text in found[:25]:
         print(f"  {ratio:.2f}  {text}")
     if not options.check:
+        costs = costs_without()
         forms = options.forms or [name.split()[0] for name in costs_of(before)]
+        if options.where_better:
+            changed = [name for name in costs if not same_costs(costs[name], kept_costs[name])]
+            print_regrets(
+                regrets(points, [costs] * QUARTERS), f"requests, by new costs of {', '.join(changed)}"
+            )
+            costs, forms = {name: costs[name] for name in changed}, sorted(changed)
         options.output.write_text(
             header_text(
-                fitted(points, costs_of(before)),
+                costs,
                 points.records.values(),
                 headers,
                 options.sweep,

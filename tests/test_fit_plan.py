@@ -99,6 +99,46 @@ def test_a_header_is_scaled_to_a_sweep(tmp_path, monkeypatch, capsys):
     assert "//   plan-other.jsonl, of commit 0123456789ab, 2026-01-02, Other, driver 1\n" in written
 
 
+def cheaper(costs, name: str, factor: float):
+    """The costs with all parts of one form in 4-byte dtypes times a factor."""
+    own = costs[name][4].copy()
+    own[: len(fit_plan.PARTS)] *= factor
+    return {**costs, name: {**costs[name], 4: own}}
+
+
+def test_costs_are_taken_where_the_choice_is_better():
+    truth = fit_plan.costs_of(HEADER.read_text())
+    points = fit_plan.Points([list(sweep_of(truth, 1.0))[1:]])
+    [*_, (worst, _)] = sorted(fit_plan.regrets(points, [truth] * fit_plan.QUARTERS))
+    assert worst == pytest.approx(1)
+    # Of two forms that seem to take nothing, one is put right by the new costs, and one would go wrong.
+    before = cheaper(truth, "grid_select.shared_list 0", 1e-3)
+    anew = cheaper(truth, "air.many_blocks 0", 1e-3)
+    assert max(fit_plan.regrets(points, [before] * fit_plan.QUARTERS))[0] > 1.5
+    assert max(fit_plan.regrets(points, [anew] * fit_plan.QUARTERS))[0] > 1.5
+    taken = fit_plan.where_better(points, before, anew)
+    assert {name for name in truth if not fit_plan.same_costs(taken[name], before[name])} == {
+        "grid_select.shared_list 0"
+    }
+    assert fit_plan.same_costs(taken["grid_select.shared_list 0"], truth["grid_select.shared_list 0"])
+
+
+def test_what_is_not_better_stays_as_it_was(tmp_path, monkeypatch, capsys):
+    sweep, output = tmp_path / "plan-other.jsonl", tmp_path / "costs_other.h"
+    sweep.write_text(
+        "".join(json.dumps(record) + "\n" for record in sweep_of(fit_plan.costs_of(HEADER.read_text()), 1.0))
+    )
+    output.write_text(HEADER.read_text())
+    command = ["fit_plan.py", "--where-better", "--bench", "--sweep", sweep, "--output", output]
+    monkeypatch.setattr("sys.argv", list(map(str, command)))
+    assert fit_plan.main() == 0
+    assert (
+        "requests, by costs_other.h as it is: auto within 10 % of the best at 100.0%"
+        in capsys.readouterr().out
+    )
+    assert fit_plan.rows_of(output.read_text()) == fit_plan.rows_of(HEADER.read_text())
+
+
 def test_a_scale_is_of_all_forms(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["fit_plan.py", "--scale", str(HEADER), "--forms", "air.one_block"])
     with pytest.raises(SystemExit):

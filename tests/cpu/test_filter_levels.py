@@ -12,22 +12,22 @@ import pytest
 import torch
 
 from tests import compiler, inputs, oracle
-from tests.cpu import test_levels
+from tests.cpu import levels
 from tests.where_oracle import COMPARISONS, candidates
 from torch_topk import Condition
 
 HERE = Path(__file__).resolve().parent
-LEVELS = [name for name in test_levels.LEVELS if test_levels.X86 or name == "baseline"]
+LEVELS = [name for name in levels.LEVELS if levels.X86 or name == "baseline"]
 COUNTS = (0, 1, 7, 8, 31, 64, 65, 200, 512)
 CANARY = 0xA5
 
 
 @pytest.fixture(scope="module", params=LEVELS)
 def probe(request, tmp_path_factory) -> ctypes.CDLL:
-    if not test_levels.has_level(request.param):
+    if not levels.has_level(request.param):
         pytest.skip(f"this CPU has no {request.param}")
     folder = tmp_path_factory.mktemp(f"filter_{request.param}")
-    flags = (f"-DGPUTOPK_CPU_LEVEL={request.param}", *test_levels.LEVELS[request.param][0])
+    flags = (f"-DGPUTOPK_CPU_LEVEL={request.param}", *levels.LEVELS[request.param][0])
     compiled = [
         compiler.compile_object(source, folder / f"{source.stem}.o", *flags)
         for source in (compiler.CSRC / "cpu" / "filter_rows.cpp", HERE / "filter_rows_probe.cpp")

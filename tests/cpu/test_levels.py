@@ -1,8 +1,7 @@
 """csrc/cpu by itself, at each level of vector instructions that this machine has.
 
-The library picks the highest level at run time, so that the others would never be tested here. Each gets a
-library that knows of no higher one, called through ctypes with buffers of exactly the sizes asked for: once
-with canaries behind them, and once under the address and undefined-behaviour sanitizers.
+Each library is called through ctypes with buffers of exactly the sizes asked for: once with canaries behind
+them, and once under the address and undefined-behaviour sanitizers.
 """
 
 from __future__ import annotations
@@ -10,72 +9,16 @@ from __future__ import annotations
 import ctypes
 import itertools
 import math
-import os
-import platform
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tests import compiler, inputs, oracle
-
-HERE = Path(__file__).resolve().parent
-X86 = platform.machine().lower() in ("x86_64", "amd64")
-# level: (flags, what the CPU must have), as CMakeLists.txt has them.
-LEVELS = {
-    "baseline": ([], []),
-    "avx2": (["-mavx2", "-mfma", "-mbmi", "-mbmi2"], ["avx2", "fma", "bmi1", "bmi2"]),
-    "avx512": (
-        ["-mavx512f", "-mavx512bw", "-mavx512vl", "-mavx512dq", "-mfma", "-mbmi", "-mbmi2"],
-        ["avx512f", "avx512bw", "avx512vl", "avx512dq", "bmi1", "bmi2"],
-    ),
-}
-CANARY = 0xC5
-GUARD = 256  # bytes of canaries behind each buffer
-
-
-def cpu_flags() -> set[str]:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return set()
-    return set(next((line for line in lines if line.startswith("flags")), "").split())
-
-
-def has_level(level: str) -> bool:
-    return not LEVELS[level][1] or (X86 and set(LEVELS[level][1]) <= cpu_flags())
-
-
-def compile_levels(folder: Path, *flags: str) -> list[Path]:
-    """The object of each level that CMakeLists.txt would compile for this machine."""
-    source = compiler.CSRC / "cpu" / "select_rows.cpp"
-    return [
-        compiler.compile_object(
-            source,
-            folder / f"select_rows_{level}.o",
-            f"-DGPUTOPK_CPU_LEVEL={level}",
-            *LEVELS[level][0],
-            *flags,
-        )
-        for level in LEVELS
-        if X86 or level == "baseline"
-    ]
-
-
-def build(folder: Path, level: str, levels: list[Path], *flags: str) -> Path:
-    """The CPU algorithm of all `levels`, on a CPU that seems to have nothing beyond `level`."""
-    higher = list(LEVELS)[list(LEVELS).index(level) + 1 :]
-    hidden = " ".join(need for name in higher for need in LEVELS[name][1] if need not in LEVELS[level][1])
-    pretend = f'-D__builtin_cpu_supports(name)=(!__builtin_strstr("{hidden}", name))'
-    objects = [
-        compiler.compile_object(source, folder / f"{source.stem}.o", pretend, *flags)
-        for source in (compiler.CSRC / "cpu" / "topk_cpu.cpp", HERE / "topk_cpu_probe.cpp")
-    ]
-    return compiler.link_shared([*levels, *objects], folder / "probe.so", *flags)
+from tests import inputs, oracle
+from tests.cpu import levels
+from tests.cpu.levels import CANARY, GUARD, LEVELS
 
 
 class Probe:
@@ -173,16 +116,16 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
 
 
 @pytest.fixture(scope="module")
-def levels(tmp_path_factory) -> list[Path]:
-    return compile_levels(tmp_path_factory.mktemp("levels"))
+def libraries(tmp_path_factory) -> dict[str, Path]:
+    return levels.build(tmp_path_factory.mktemp("levels"), "select_rows", "topk_cpu")
 
 
 @pytest.fixture(scope="module", params=LEVELS)
-def probe(request, levels, tmp_path_factory) -> Probe:
+def probe(request, libraries) -> Probe:
     level = request.param
-    if not has_level(level):
+    if level not in libraries:
         pytest.skip(f"this CPU has no {level}")
-    probe = Probe(build(tmp_path_factory.mktemp(level), level, levels))
+    probe = Probe(libraries[level])
     assert f"{level} vectors" in probe.describe()
     return probe
 
@@ -335,68 +278,24 @@ def test_the_canaries_are_looked_at(probe):
         miser.topk(tensor, 200_000, 1, True, True, False, torch.int64)
 
 
-@pytest.mark.skipif(not X86, reason="levels are x86's")
+@pytest.mark.skipif(not levels.X86, reason="levels are x86's")
 def test_the_library_takes_the_highest_level_that_this_cpu_has():
     import torch_topk  # noqa: F401  registers the operator
 
-    highest = [level for level in LEVELS if has_level(level)][-1]
+    highest = [level for level in LEVELS if levels.has_level(level)][-1]
     assert f"{highest} vectors" in torch.ops.gputopk._plan(torch.zeros(3, 100), 5)
 
 
 # Under the sanitizers.
 
-# -O1: with -O3 the sanitizers' checks take minutes to compile.
-SANITIZE = [
-    "-O1",
-    "-fsanitize=address,undefined",
-    "-fno-sanitize-recover=undefined",
-    "-g",
-    "-fno-omit-frame-pointer",
-]
-
-
-def runtime_library(name: str) -> str | None:
-    """The compiler's own copy of a sanitizer's runtime, to be loaded before all else."""
-    found = subprocess.run(
-        [*compiler.command(), f"-print-file-name={name}"], capture_output=True, text=True, check=False
-    ).stdout.strip()
-    return found if os.path.isabs(found) and os.path.exists(found) else None
-
-
-UNDER_SANITIZERS = """
-import sys
-from tests.cpu.test_levels import Probe, fuzz
-fuzz(Probe(sys.argv[1], guard=0), int(sys.argv[2]), seed=1)
-print("clean")
-"""
-
 
 @pytest.fixture(scope="module")
-def sanitized_levels(tmp_path_factory) -> list[Path]:
-    return compile_levels(tmp_path_factory.mktemp("sanitized"), *SANITIZE)
+def sanitized(tmp_path_factory) -> dict[str, Path]:
+    return levels.build(tmp_path_factory.mktemp("sanitized"), "select_rows", "topk_cpu", *levels.SANITIZE)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_sanitizers_have_nothing_to_report(level, sanitized_levels, tmp_path):
-    runtimes = [runtime_library("libasan.so"), runtime_library("libubsan.so")]
-    if None in runtimes:
-        pytest.skip("the compiler has no sanitizer runtimes")
-    if not has_level(level):
+def test_the_sanitizers_have_nothing_to_report(level, sanitized):
+    if level not in sanitized:
         pytest.skip(f"this CPU has no {level}")
-    library = build(tmp_path, level, sanitized_levels, *SANITIZE)
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": ":".join(runtimes),
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONPATH": str(HERE.parents[1]),
-        "PYTHONMALLOC": "malloc",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", UNDER_SANITIZERS, str(library), "100"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0 and done.stdout.strip() == "clean", done.stderr[-4000:]
+    levels.run_sanitized(__name__, sanitized[level], 100)

@@ -4,46 +4,17 @@ results against float64, canaries behind every buffer, and both again under the 
 from __future__ import annotations
 
 import ctypes
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tests import compiler, oracle
+from tests import oracle
 from tests import rerank_reference as reference
-from tests.cpu import test_levels
-
-HERE = Path(__file__).resolve().parent
-CANARY, GUARD = test_levels.CANARY, test_levels.GUARD
-
-
-def build(folder: Path, level: str, *flags: str) -> Path:
-    """All levels, on a CPU that seems to have nothing beyond `level`."""
-    levels = test_levels.LEVELS
-    higher = list(levels)[list(levels).index(level) + 1 :]
-    hidden = " ".join(need for name in higher for need in levels[name][1] if need not in levels[level][1])
-    pretend = f'-D__builtin_cpu_supports(name)=(!__builtin_strstr("{hidden}", name))'
-    objects = [
-        compiler.compile_object(
-            compiler.CSRC / "cpu" / "rerank_queries.cpp",
-            folder / f"rerank_queries_{name}.o",
-            f"-DGPUTOPK_CPU_LEVEL={name}",
-            *levels[name][0],
-            *flags,
-        )
-        for name in levels
-        if test_levels.X86 or name == "baseline"
-    ]
-    objects += [
-        compiler.compile_object(source, folder / f"{source.stem}.o", pretend, *flags)
-        for source in (compiler.CSRC / "cpu" / "rerank_cpu.cpp", HERE / "rerank_cpu_probe.cpp")
-    ]
-    return compiler.link_shared(objects, folder / "probe.so", *flags)
+from tests.cpu import levels
+from tests.cpu.levels import CANARY, GUARD, LEVELS
 
 
 class Probe:
@@ -145,40 +116,28 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
         check(result, rows, numbers, reference.plain_ids(ids, queries, k, **plain), k, metric)
 
 
-@pytest.mark.parametrize("level", test_levels.LEVELS)
-def test_every_level_answers_and_stays_in_its_buffers(level, tmp_path, request):
-    if not test_levels.has_level(level):
+@pytest.fixture(scope="module")
+def libraries(tmp_path_factory) -> dict[str, Path]:
+    return levels.build(tmp_path_factory.mktemp("levels"), "rerank_queries", "rerank_cpu")
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_answers_and_stays_in_its_buffers(level, libraries, request):
+    if level not in libraries:
         pytest.skip(f"this CPU has no {level}")
-    probe = Probe(build(tmp_path, level))
+    probe = Probe(libraries[level])
     assert f"{level} vectors" in probe.describe()
     fuzz(probe, request.config.getoption("--fuzz-examples") or 80)
 
 
-UNDER_SANITIZERS = """
-import sys
-from tests.cpu.test_rerank_levels import Probe, fuzz
-fuzz(Probe(sys.argv[1], guard=0), int(sys.argv[2]), seed=1)
-print("clean")
-"""
+@pytest.fixture(scope="module")
+def sanitized(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("sanitized")
+    return levels.build(folder, "rerank_queries", "rerank_cpu", *levels.SANITIZE)
 
 
-@pytest.mark.parametrize("level", test_levels.LEVELS)
-def test_every_level_is_clean_under_the_sanitizers(level, tmp_path):
-    if not test_levels.has_level(level):
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_is_clean_under_the_sanitizers(level, sanitized):
+    if level not in sanitized:
         pytest.skip(f"this CPU has no {level}")
-    runtimes = [test_levels.runtime_library(name) for name in ("libasan.so", "libubsan.so")]
-    if None in runtimes:
-        pytest.skip("the compiler has no sanitizer runtimes")
-    path = build(tmp_path, level, *test_levels.SANITIZE)
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": ":".join(runtimes),
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONPATH": str(HERE.parents[1]),
-        "PYTHONMALLOC": "malloc",
-    }
-    done = subprocess.run(
-        [sys.executable, "-c", UNDER_SANITIZERS, str(path), "40"],
-        env=environment, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 and done.stdout.strip() == "clean", done.stderr[-3000:]
+    levels.run_sanitized(__name__, sanitized[level], 40)

@@ -4,50 +4,18 @@ can be: exact results, canaries behind every buffer, and both again under the sa
 from __future__ import annotations
 
 import ctypes
-import os
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from tests import compiler, inputs, oracle
+from tests import inputs, oracle
 from tests import sparsify_reference as reference
-from tests.cpu import test_levels
+from tests.cpu import levels
+from tests.cpu.levels import CANARY, GUARD, LEVELS
 from tests.sparsify_reference import ALPHA, MU
-
-HERE = Path(__file__).resolve().parent
-CANARY, GUARD = test_levels.CANARY, test_levels.GUARD
-
-
-def build(folder: Path, *flags: str) -> dict[str, Path]:
-    """All levels, for each level on a CPU that seems to have nothing beyond it."""
-    levels = [name for name in test_levels.LEVELS if test_levels.X86 or name == "baseline"]
-    kernels = [
-        compiler.compile_object(
-            compiler.CSRC / "cpu" / "sparsify_rows.cpp",
-            folder / f"sparsify_rows_{name}.o",
-            f"-DGPUTOPK_CPU_LEVEL={name}",
-            *test_levels.LEVELS[name][0],
-            *flags,
-        )
-        for name in levels
-    ]
-    built = {}
-    for level in filter(test_levels.has_level, levels):
-        own = test_levels.LEVELS[level][1]
-        higher = levels[levels.index(level) + 1 :]
-        hidden = " ".join(need for name in higher for need in test_levels.LEVELS[name][1] if need not in own)
-        pretend = f'-D__builtin_cpu_supports(name)=(!__builtin_strstr("{hidden}", name))'
-        plans = [
-            compiler.compile_object(source, folder / f"{source.stem}_{level}.o", pretend, *flags)
-            for source in (compiler.CSRC / "cpu" / "sparsify_cpu.cpp", HERE / "sparsify_cpu_probe.cpp")
-        ]
-        built[level] = compiler.link_shared([*kernels, *plans], folder / f"{level}.so", *flags)
-    return built
 
 
 class Probe:
@@ -129,49 +97,27 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
 
 
 @pytest.fixture(scope="module")
-def levels(tmp_path_factory):
-    return build(tmp_path_factory.mktemp("levels"))
+def libraries(tmp_path_factory) -> dict[str, Path]:
+    return levels.build(tmp_path_factory.mktemp("levels"), "sparsify_rows", "sparsify_cpu")
 
 
-@pytest.mark.parametrize("level", test_levels.LEVELS)
-def test_every_level_answers_and_stays_in_its_buffers(level, levels, request):
-    if level not in levels:
+@pytest.mark.parametrize("level", LEVELS)
+def test_every_level_answers_and_stays_in_its_buffers(level, libraries, request):
+    if level not in libraries:
         pytest.skip(f"this CPU has no {level}")
-    probe = Probe(levels[level])
+    probe = Probe(libraries[level])
     assert probe.level() == level
     fuzz(probe, request.config.getoption("--fuzz-examples") or 120)
 
 
-UNDER_SANITIZERS = """
-import sys
-from tests.cpu.test_sparsify_levels import Probe, fuzz
-fuzz(Probe(sys.argv[1], guard=0), int(sys.argv[2]), seed=1)
-print("clean")
-"""
-
-
 @pytest.fixture(scope="module")
-def sanitized(tmp_path_factory):
-    runtimes = [test_levels.runtime_library(name) for name in ("libasan.so", "libubsan.so")]
-    if None in runtimes:
-        pytest.skip("the compiler has no sanitizer runtimes")
-    environment = {
-        **os.environ,
-        "LD_PRELOAD": ":".join(runtimes),
-        "ASAN_OPTIONS": "detect_leaks=0",
-        "PYTHONPATH": str(HERE.parents[1]),
-        "PYTHONMALLOC": "malloc",
-    }
-    return build(tmp_path_factory.mktemp("sanitized"), *test_levels.SANITIZE), environment
+def sanitized(tmp_path_factory) -> dict[str, Path]:
+    folder = tmp_path_factory.mktemp("sanitized")
+    return levels.build(folder, "sparsify_rows", "sparsify_cpu", *levels.SANITIZE)
 
 
-@pytest.mark.parametrize("level", test_levels.LEVELS)
+@pytest.mark.parametrize("level", LEVELS)
 def test_every_level_is_clean_under_the_sanitizers(level, sanitized):
-    levels, environment = sanitized
-    if level not in levels:
+    if level not in sanitized:
         pytest.skip(f"this CPU has no {level}")
-    done = subprocess.run(
-        [sys.executable, "-c", UNDER_SANITIZERS, str(levels[level]), "40"],
-        env=environment, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0 and done.stdout.strip() == "clean", done.stderr[-3000:]
+    levels.run_sanitized(__name__, sanitized[level], 40)
