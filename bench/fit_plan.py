@@ -27,7 +27,8 @@ nearer (81.0, 80.5), and further even on the worse of the two (84.5, 85.3; a qua
 
 What fits a form's times better may choose worse, where forms are close. With --where-better the costs of a
 form, of one width, are taken if the choice over all recorded requests is nearer to the best by them, one form
-and width after the other, the one that gains most first; all others stay as the file has them.
+and width after the other, the one that gains most first; all others stay as the file has them. No request of
+a sweep by --set, whose shapes models call with, may take longer by it than by the file's.
 
 A sweep of minutes is too little for all of that. With --scale the costs that a header has are kept but for
 four factors a form, way and width: of what a launch, waves and blocks take, of bytes, of elements, and of
@@ -83,6 +84,7 @@ CALLED = 2.0  # times what another weighs: a time at a shape that models call wi
 FACTORS = ([0, 4, 5], [1], [2, 3], [6, 7])  # the parts that are scaled together
 HOLD = 1.0  # of a factor: what one of e weighs beside an error of 2 ** 1
 BEYOND = 0.05  # what a choice more than 10 % from the best weighs beside the logarithm of its ratio
+SLOWER = 1.02  # times as long as before is no longer
 LEAST_GAIN = 5e-5  # of that, in the mean, by which costs are taken
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
@@ -313,10 +315,16 @@ class Choices:
                     self.before[at] = estimate(before, points, key, form)
                     self.anew[at] = estimate(anew, points, key, form)
 
-    def distance(self, taken: np.ndarray) -> float:
-        """With the costs anew of forms' widths that are taken, [forms, widths]."""
+    def chosen(self, taken: np.ndarray) -> np.ndarray:
+        """The time of each point's choice, by new costs of those widths of forms that are taken."""
         estimates = np.where(taken[:, self.widths].T, self.anew, self.before)
-        chosen = self.times[np.arange(len(estimates)), estimates.argmin(axis=1)]
+        return self.times[np.arange(len(estimates)), estimates.argmin(axis=1)]
+
+    def distance(self, taken: np.ndarray) -> float:
+        """Infinite where a shape that models call with takes longer than by the costs of before."""
+        chosen = self.chosen(taken)
+        if (chosen > SLOWER * self.chosen(np.zeros_like(taken)))[self.weights >= CALLED].any():
+            return float("inf")
         ratios = chosen / self.times.min(axis=1)
         return float(np.average(np.log(ratios) + BEYOND * (ratios > 1.1), weights=self.weights))
 
