@@ -123,6 +123,20 @@ def test_costs_are_taken_where_the_choice_is_better():
     assert fit_plan.same_costs(taken["grid_select.shared_list 0"], truth["grid_select.shared_list 0"])
 
 
+def test_no_costs_are_taken_that_slow_what_models_call_with():
+    truth = fit_plan.costs_of(HEADER.read_text())
+    before = cheaper(truth, "grid_select.shared_list 0", 1e-3)
+    records = list(sweep_of(truth, 1.0))[1:]
+    # There the form that seems to take nothing takes next to nothing.
+    called = [{**r, "us": {**r["us"], "grid_select.shared_list": 0.1}} for r in records[:2]]
+    taken = {}
+    for weight in (1.0, fit_plan.CALLED):
+        points = fit_plan.Points([called, records], [weight])
+        taken[weight] = fit_plan.where_better(points, before, truth)["grid_select.shared_list 0"]
+    assert fit_plan.same_costs(taken[1.0], truth["grid_select.shared_list 0"])
+    assert fit_plan.same_costs(taken[fit_plan.CALLED], before["grid_select.shared_list 0"])
+
+
 def test_what_is_not_better_stays_as_it_was(tmp_path, monkeypatch, capsys):
     sweep, output = tmp_path / "plan-other.jsonl", tmp_path / "costs_other.h"
     sweep.write_text(
