@@ -84,8 +84,8 @@ CALLED = 2.0  # times what another weighs: a time at a shape that models call wi
 FACTORS = ([0, 4, 5], [1], [2, 3], [6, 7])  # the parts that are scaled together
 HOLD = 1.0  # of a factor: what one of e weighs beside an error of 2 ** 1
 BEYOND = 0.05  # what a choice more than 10 % from the best weighs beside the logarithm of its ratio
-SLOWER = 1.02  # times as long as before is no longer
 LEAST_GAIN = 5e-5  # of that, in the mean, by which costs are taken
+SLOWER = 1.02  # times as long as before is no longer
 TOO_LITTLE = 0.6  # ...but no less than this where the estimate is below it: it must not look the best
 
 
@@ -314,6 +314,10 @@ class Choices:
                     self.times[at] = points.us[key][form]
                     self.before[at] = estimate(before, points, key, form)
                     self.anew[at] = estimate(anew, points, key, form)
+        self.best = self.times.min(axis=1)
+        # No more than so long by any costs.
+        by_before = self.chosen(np.zeros((len(self.forms), len(WIDTHS)), dtype=bool))
+        self.most = np.where(self.weights >= CALLED, SLOWER * by_before, np.inf)
 
     def chosen(self, taken: np.ndarray) -> np.ndarray:
         """The time of each point's choice, by new costs of those widths of forms that are taken."""
@@ -323,9 +327,9 @@ class Choices:
     def distance(self, taken: np.ndarray) -> float:
         """Infinite where a shape that models call with takes longer than by the costs of before."""
         chosen = self.chosen(taken)
-        if (chosen > SLOWER * self.chosen(np.zeros_like(taken)))[self.weights >= CALLED].any():
+        if (chosen > self.most).any():
             return float("inf")
-        ratios = chosen / self.times.min(axis=1)
+        ratios = chosen / self.best
         return float(np.average(np.log(ratios) + BEYOND * (ratios > 1.1), weights=self.weights))
 
     def better(self) -> np.ndarray:

@@ -95,15 +95,32 @@ def runtime_library(name: str) -> str | None:
     return found if os.path.isabs(found) and os.path.exists(found) else None
 
 
-def run_sanitized(module: str, library: Path, examples: int) -> None:
-    """The fuzz of a test module, with its Probe of a library that was built with SANITIZE."""
+def sanitizers() -> list[str]:
+    """Their runtimes; skips the test where there is none."""
     runtimes = [runtime_library("libasan.so"), runtime_library("libubsan.so")]
     if None in runtimes:
         pytest.skip("the compiler has no sanitizer runtimes")
+    return runtimes
+
+
+def libraries_of(kernels: str, name: str, *flags: str):
+    """A module's fixture: `build`, once."""
+
+    @pytest.fixture(scope="module")
+    def libraries(tmp_path_factory) -> dict[str, Path]:
+        if flags == tuple(SANITIZE):
+            sanitizers()  # without them nothing links
+        return build(tmp_path_factory.mktemp(name), kernels, name, *flags)
+
+    return libraries
+
+
+def run_sanitized(module: str, library: Path, examples: int) -> None:
+    """The fuzz of a test module, with its Probe of a library that was built with SANITIZE."""
     program = f"from {module} import Probe, fuzz; fuzz(Probe({str(library)!r}, guard=0), {examples}, seed=1)"
     environment = {
         **os.environ,
-        "LD_PRELOAD": ":".join(runtimes),
+        "LD_PRELOAD": ":".join(sanitizers()),
         "ASAN_OPTIONS": "detect_leaks=0",
         "PYTHONPATH": str(HERE.parents[1]),
         "PYTHONMALLOC": "malloc",

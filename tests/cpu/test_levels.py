@@ -115,9 +115,7 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
         )
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory) -> dict[str, Path]:
-    return levels.build(tmp_path_factory.mktemp("levels"), "select_rows", "topk_cpu")
+libraries = levels.libraries_of("select_rows", "topk_cpu")
 
 
 @pytest.fixture(scope="module", params=LEVELS)
@@ -289,9 +287,7 @@ def test_the_library_takes_the_highest_level_that_this_cpu_has():
 # Under the sanitizers.
 
 
-@pytest.fixture(scope="module")
-def sanitized(tmp_path_factory) -> dict[str, Path]:
-    return levels.build(tmp_path_factory.mktemp("sanitized"), "select_rows", "topk_cpu", *levels.SANITIZE)
+sanitized = levels.libraries_of("select_rows", "topk_cpu", *levels.SANITIZE)
 
 
 @pytest.mark.parametrize("level", LEVELS)

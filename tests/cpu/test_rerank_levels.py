@@ -116,9 +116,7 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
         check(result, rows, numbers, reference.plain_ids(ids, queries, k, **plain), k, metric)
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory) -> dict[str, Path]:
-    return levels.build(tmp_path_factory.mktemp("levels"), "rerank_queries", "rerank_cpu")
+libraries = levels.libraries_of("rerank_queries", "rerank_cpu")
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -130,10 +128,7 @@ def test_every_level_answers_and_stays_in_its_buffers(level, libraries, request)
     fuzz(probe, request.config.getoption("--fuzz-examples") or 80)
 
 
-@pytest.fixture(scope="module")
-def sanitized(tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("sanitized")
-    return levels.build(folder, "rerank_queries", "rerank_cpu", *levels.SANITIZE)
+sanitized = levels.libraries_of("rerank_queries", "rerank_cpu", *levels.SANITIZE)
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -96,9 +96,7 @@ def fuzz(probe: Probe, examples: int, seed: int = 0) -> None:
         reference.check(lambda t, k, n=threads, **o: probe.sparsify(t, k, n, **o), self, k, **options)
 
 
-@pytest.fixture(scope="module")
-def libraries(tmp_path_factory) -> dict[str, Path]:
-    return levels.build(tmp_path_factory.mktemp("levels"), "sparsify_rows", "sparsify_cpu")
+libraries = levels.libraries_of("sparsify_rows", "sparsify_cpu")
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -110,10 +108,7 @@ def test_every_level_answers_and_stays_in_its_buffers(level, libraries, request)
     fuzz(probe, request.config.getoption("--fuzz-examples") or 120)
 
 
-@pytest.fixture(scope="module")
-def sanitized(tmp_path_factory) -> dict[str, Path]:
-    folder = tmp_path_factory.mktemp("sanitized")
-    return levels.build(folder, "sparsify_rows", "sparsify_cpu", *levels.SANITIZE)
+sanitized = levels.libraries_of("sparsify_rows", "sparsify_cpu", *levels.SANITIZE)
 
 
 @pytest.mark.parametrize("level", LEVELS)
