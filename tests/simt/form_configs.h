@@ -149,6 +149,8 @@ cuda::delegate::FromSample config_of(const Problem& problem, const cuda::Device&
   if (rank > 0 && rank <= config.sample.delegates) config.sample.rank = static_cast<int>(rank);
   const int64_t upper = take("upper_rank", -1);
   if (upper >= 0 && upper <= config.sample.delegates) config.sample.upper = static_cast<int>(upper);
+  config.blocks_meet = take("meet", config.blocks_meet) != 0;
+  config.dealt_share = static_cast<int>(take("dealt_share", config.dealt_share));
   return config;
 }
 
@@ -209,6 +211,8 @@ cuda::delegate::TwoBounds config_of(const Problem& problem, const cuda::Device& 
           "such ranks");
   config.buffer = std::min(problem.cols, take("buffer", config.buffer));
   config.likely_passes = static_cast<int>(take("likely_passes", config.likely_passes));
+  config.many_win = take("many", config.many_win) != 0;
+  config.blocks_meet = take("meet", config.blocks_meet) != 0;
   return config;
 }
 

@@ -61,6 +61,8 @@ def _from_sample(rng: random.Random) -> dict[str, int]:
         "rank": rng.choice((-1, -1, 1, 9)),
         "upper_rank": rng.choice((-1, 0, 1, 5, 40)),
         "likely_passes": rng.choice((-1, 0, 1, 2)),
+        "meet": rng.randint(0, 1),
+        "dealt_share": rng.choice((0, 2, 3)),
     }
 
 
@@ -93,6 +95,8 @@ def _two_bounds(rng: random.Random) -> dict[str, int]:
         "place": rng.choice((0, 1, 5)),
         "buffer": rng.choice((0, 64, 300, 100_000)),
         "likely_passes": rng.choice((0, 1, 2)),
+        "many": rng.randint(0, 1),
+        "meet": rng.randint(0, 1),
     }
 
 

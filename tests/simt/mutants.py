@@ -174,6 +174,23 @@ TWO_BOUNDS = (  # in sectors, and not; found, and found out; winners told as the
     "int32 twelve_bit_random 1x9000 k=1100 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 "
     "threads=64 sample_blocks=8 sm_count=2",
 )
+MEETING = (  # blocks that run together or not; what they have staged, and what they had to write out
+    "float32 normal 1x140000 k=2000 sorted=0 form=delegate.from_sample forced=1 meet=1 upper_rank=20 "
+    "sm_count=2",
+    "float32 normal 1x140000 k=2000 sorted=0 last_alone=1 form=delegate.from_sample forced=1 meet=1 "
+    "upper_rank=20 sm_count=3",
+    "float32 increasing 1x140000 k=20000 sorted=0 form=delegate.from_sample forced=1 meet=1 sm_count=1",
+    "float32 normal 1x40000 k=10000 sorted=0 form=delegate.two_bounds forced=1 threads=64 sample_blocks=32 "
+    "many=1 meet=1 sm_count=2",
+    "float32 normal 1x40000 k=10000 sorted=0 form=delegate.two_bounds forced=1 threads=64 sample_blocks=32 "
+    "many=0 meet=1 sm_count=2",
+    "int16 few_distinct 1x40000 k=900 sorted=0 form=delegate.two_bounds forced=1 threads=64 sample_blocks=4 "
+    "many=0 meet=1 sm_count=2",
+)
+MEETING_OF_MANY = (  # blocks: more than run at once
+    "float32 normal 1x400000 k=2000 sorted=0 form=delegate.from_sample forced=1 meet=1 upper_rank=20 "
+    "sm_count=16",
+)
 LAST_OF_MANY = (  # candidates, of a bin of a few and of thousands
     "float32 normal 1x24000 k=12000 sorted=0 last_alone=1 form=delegate.two_bounds forced=1 threads=64 "
     "sample_blocks=1 rank=257 upper_rank=0 buffer=24000 sm_count=3",
@@ -401,6 +418,30 @@ MUTANTS = (
         "device/selection.cuh", "if (greatest < split) split = greatest;", "split = greatest;", TWO_BOUNDS
     ),
     Mutant("device/stored_candidates.cuh", "if (threadIdx.x == 0) written = 0;", ";", MAXIMA),
+    # Candidates that blocks have staged, and tell the winners among together.
+    Mutant("device/meeting.cuh", "__syncthreads();  // the outcome is known", ";", MEETING),
+    Mutant("device/meeting.cuh", "known = atomicCAS(&outcome, kOpen, own);", "known = own;", MEETING),
+    Mutant("device/meeting.cuh", "== static_cast<uint32_t>(blocks)", "> 0", MEETING_OF_MANY),
+    Mutant("device/meeting.cuh", "RowBarrier(&arrived, blocks, /*waits=*/0).wait();", ";", MEETING),
+    Mutant("device/staged_candidates.cuh", "written_out || ", "", MEETING),
+    Mutant(
+        "device/staged_candidates.cuh",
+        "__ldcg(&state.written_out) != 0",
+        "__ldcg(&state.buffered) != 0",
+        (
+            "int64 winners_in_one_subrange 1x140000 k=4000 sorted=0 last_alone=1 form=delegate.from_sample "
+            "forced=1 meet=1 dealt_share=3 sm_count=16 buffer=64",
+        ),
+    ),
+    Mutant("device/staged_candidates.cuh", "__syncthreads();  // the counts are there", ";", MEETING),
+    Mutant("device/staged_candidates.cuh", "__syncthreads();  // all warps have told", ";", MEETING),
+    Mutant("device/staged_candidates.cuh", "__syncthreads();  // the places are known", ";", MEETING),
+    Mutant("device/staged_candidates.cuh", "if (threadIdx.x == 0) first += written;", ";", MEETING),
+    Mutant("device/staged_candidates.cuh", "(written + beyond + target.above)", "(written)", MEETING),
+    Mutant("device/staged_candidates.cuh", "k - above - beyond, staged", "k - above, staged", MEETING),
+    Mutant("device/staged_candidates.cuh", "!wins && !(x < selection.low)", "!wins", MEETING),
+    Mutant("delegate/two_bounds.cu", "found.candidates += static_cast<unsigned>(kept);", ";", TWO_BOUNDS),
+    Mutant("delegate/two_bounds.cu", "    kept = 0;\n", ";", TWO_BOUNDS),
     # The last winner alone.
     Mutant(
         "device/stored_candidates.cuh",

@@ -180,6 +180,10 @@ FORMS = {
         ("1x140000", 500, "forced=1 upper_rank=1"),
         ("1x140000", 500, "forced=1 upper_rank=300"),
         ("1x140000", 2000, "forced=1 upper_rank=20 likely_passes=1"),
+        ("1x140000", 500, "forced=1 meet=1 upper_rank=1 dealt_share=2"),
+        ("1x140000", 2000, "forced=1 meet=1 upper_rank=20 sm_count=2 dealt_share=3"),
+        ("1x140000", 20000, "forced=1 meet=1 sm_count=1"),  # more than stages hold
+        ("1x140000", 4000, "forced=1 meet=1 dealt_share=3 sm_count=16 buffer=64"),  # more in a bin
     ],
     "delegate.two_bounds": [
         ("1x9000", 1100, "forced=1 threads=128 sample_blocks=4"),
@@ -189,6 +193,10 @@ FORMS = {
         ("1x9000", 4500, "forced=1 threads=64 sample_blocks=2 rank=50"),
         ("1x9000", 3000, "forced=1 threads=64 sample_blocks=4 upper_rank=250"),
         ("1x70000", 30_000, "forced=1 threads=64 sample_blocks=1 rank=257 upper_rank=0 buffer=70000"),
+        ("1x9000", 1100, "forced=1 threads=128 sample_blocks=4 meet=1"),
+        ("1x40000", 10_000, "forced=1 threads=64 sample_blocks=32 sm_count=1 meet=1 many=1"),
+        ("2x40000", 12_000, "forced=1 threads=64 sample_blocks=1 sm_count=2 meet=1 many=0"),
+        ("1x9000", 3000, "forced=1 threads=64 sample_blocks=4 upper_rank=250 meet=1"),
     ],
 }
 

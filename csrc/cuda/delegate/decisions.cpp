@@ -87,9 +87,13 @@ FromSample FromSample::plan(const Problem& problem, const Device& device) {
   config.digit_bits = std::min(tuning::kPassStoredDigitBits, digit_bits_that_fit(problem, device));
   config.likely_passes =
       passes_of_stored(problem, sample.candidates, tuning::kPassOnePassBetween, problem.last_alone);
+  config.dealt_share = share_dealt(problem, config.blocks_per_row);
   if (!fit_a_list(problem, sample.candidates)) config.sample.upper = upper_rank(problem, sample);
   config.buffer = sample.room;
   config.launches_ahead = device.compute_capability >= 90;
+  config.blocks_meet = config.launches_ahead && can_meet(sample.candidates, config.blocks_per_row,
+                                                         staged_candidates(entry_bytes(problem)));
+  if (config.blocks_meet) config.likely_passes = 0;
   return config;
 }
 
@@ -199,6 +203,15 @@ TwoBounds with_bounds(const Problem& problem, const Device& device) {
 TwoBounds TwoBounds::plan(const Problem& problem, const Device& device) {
   TwoBounds config = with_bounds(problem, device);
   config.blocks_per_row = blocks_of_passes(problem, device);
+  config.many_win =
+      problem.k > problem.cols / (problem.last_alone ? tuning::kManyColsPerCounted : tuning::kManyColsPerK);
+  const bool wide = entry_bytes(problem) > 8;
+  const int staged = config.many_win ? wide ? tuning::kFewWideReachingStaged : tuning::kFewReachingStaged
+                     : wide          ? tuning::kWideReachingStaged
+                                     : tuning::kReachingStaged;
+  config.blocks_meet = config.launches_ahead && can_meet(config.candidates, config.blocks_per_row,
+                                                         staged / tuning::kReachingKeptShare);
+  if (config.blocks_meet) config.likely_passes = 0;
   return config;
 }
 

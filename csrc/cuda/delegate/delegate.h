@@ -66,6 +66,8 @@ struct FromSample {
   int digit_bits;       // of the passes over candidates, or over the row
   int64_t buffer;       // candidates a row
   int likely_passes;    // 0 where few candidates are expected
+  int dealt_share;      // one in so many tiles of a row is dealt to the blocks that are done; 0: none
+  bool blocks_meet;     // to select together from what they have on chip
   bool launches_ahead;  // a kernel's blocks may start while the one before ends
 
   // Where a sample small beside the row gives a bound that says much.
@@ -91,6 +93,8 @@ struct TwoBounds {
   double candidates;    // that are expected
   int64_t buffer;       // for candidates a row
   int likely_passes;    // 0 where few candidates are expected
+  bool many_win;        // so large a part of the row that winners are told from others as they are read
+  bool blocks_meet;     // as of FromSample
   bool launches_ahead;  // a kernel's blocks may start while the one before ends
 
   // Where the bounds leave a part of the row that is worth while.

@@ -7,7 +7,8 @@
 //      bound: that rank is such that k of the row's elements reach the bound, all but surely, and few more.
 //   2. The row is read, and the elements that reach the bound are stored, and counted by a first digit of
 //      their own range.
-//   3. Few candidates are selected from by the row's last block, many by radix passes.
+//   3. Few candidates are selected from by the row's last block, more by its blocks together, while they are
+//      on chip, and many by radix passes.
 // The bound is an extended key (key, reversed index), and no two elements share one: how many reach it is a
 // matter of ranks, not of values. Shuffled rows, crowded or not, store little more than k. In sorted and
 // equal rows the elements of a line are neighbours in rank and count for one, so that some times as many are
@@ -26,6 +27,7 @@
 
 #include "core/key_order.h"
 #include "cuda/delegate/numbers.h"
+#include "cuda/device/dealt_tiles.cuh"
 #include "cuda/device/last_block.cuh"
 #include "cuda/device/launch.h"
 #include "cuda/device/numbers.h"
@@ -34,6 +36,7 @@
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/row_sample.cuh"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/device/staged_candidates.cuh"
 #include "cuda/device/stored_candidates.cuh"
 #include "cuda/workspace.h"
 
@@ -60,10 +63,11 @@ __global__ void __launch_bounds__(kPassThreads)
   find_bound(params, sample, row, part, best, dynamic_shared());
 }
 
-// Step 2, and the last block's part of step 3.
+// Step 2, and the blocks' part of step 3, which they do together if they are to `meet`.
 template <class Order, class Index>
 __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
-    store_candidates(RadixPasses<typename Order::Bits, Index> params, Order order, int spare_bits) {
+    store_candidates(RadixPasses<typename Order::Bits, Index> params, Order order, int spare_bits,
+                     bool meet) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -71,6 +75,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   constexpr int kStaged = kStagedCandidates<Bits, Index>;
   unsigned char* const dynamic = dynamic_shared();
   __shared__ CandidateRange<Word, Index> range;
+  __shared__ DealtTiles::Turn turn;
 
   const int64_t row = blockIdx.x / params.blocks_per_row;
   const int part = static_cast<int>(blockIdx.x % params.blocks_per_row);
@@ -84,10 +89,12 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   // The memory is idle while the bound is found.
   prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
   follow_kernel_before();
+  if (meet && threadIdx.x == 0) state.meeting.begin();
   const Extended bound = state.bound;
   const Index last_index = static_cast<Index>(params.cols - 1);
   if (threadIdx.x == 0) {
     range = range.of(params, bound, static_cast<Word>(state.greatest), spare_bits);
+    turn = DealtTiles::turn_of(input, params.cols, params.blocks_per_row, params.dealt_share);
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
   const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
@@ -95,7 +102,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   // Behind the bound's own index, elements of its key do not reach it.
   BoundFilter<Order> filter(order);
   visit_tiles<Reading::kOnce, BlockTeam, /*kEnds=*/true>(
-      input, params.cols, part, params.blocks_per_row, AllTiles{},
+      input, params.cols, part, params.blocks_per_row, DealtTiles{&turn, &state.tiles_taken},
       [&](const auto& elements, int64_t, bool valid) { return valid ? filter.probe(elements) : 0; },
       [&](Bits bits, int64_t index, bool chosen) {
         const Extended x{order(bits), static_cast<Index>(last_index - static_cast<Index>(index))};
@@ -104,10 +111,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
         store.push(reaches, bits, static_cast<Index>(index));
       },
       [&](int64_t first) { filter.raise(bound.key, first > bound_index); });
-  finish_store(params, row, store, histogram, range.bins());
-  if (is_last_block(&state.arrived, params.blocks_per_row)) {
-    select_stored(params, order, row, range, dynamic);
-  }
+  finish_and_select(params, order, row, range, store, meet, dynamic);
 }
 
 template <class Bits, class Index>
@@ -142,6 +146,7 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   params.select(problem, buffers);
   params.blocks_per_row = config.blocks_per_row;
   params.likely_passes = config.likely_passes;
+  params.dealt_share = config.dealt_share;
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
   if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample.blocks)) {
@@ -163,7 +168,7 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   if (error != cudaSuccess) return error;
   error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
                         kPassThreads, kStoreBytes<Index>, stream, params, order,
-                        sample.upper > 0 ? 0 : tuning::kSampleSpareBits);
+                        sample.upper > 0 ? 0 : tuning::kSampleSpareBits, config.blocks_meet);
   if (error != cudaSuccess) return error;
   return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
 }

@@ -48,6 +48,8 @@ inline constexpr int kReachingStaged = 480;
 inline constexpr int kWideReachingStaged = 256;
 inline constexpr int kFewReachingStaged = 160;
 inline constexpr int kFewWideReachingStaged = 64;
+// Where a row's blocks are to meet, candidates stay in such a share of the stage.
+inline constexpr int kReachingKeptShare = 2;
 // Lanes with so many elements of a tile, or fewer, pick them one by one.
 inline constexpr int kReachingFewOfLane = 4;
 

@@ -5,7 +5,9 @@
 //   1. A sample of the row's elements gives two bounds (device/element_bounds.cuh).
 //   2. The row is read. What is above the upper bound goes straight to the output, or, where the last winner
 //      alone is wanted, is counted; what lies between the two is stored, and counted by a first digit.
-//   3. Of few candidates the row's last block selects the rest, of many radix passes do.
+//   3. Of few candidates the row's last block selects the rest, of more its blocks do together, from what
+//   they
+//      have on chip, and of many radix passes do.
 // Bounds are extended keys, as in from_sample.cu, and so are guesses as good on crowded rows as on others. A
 // bound on the wrong side of the k-th best, and more candidates than there is room for, are found out by
 // counting: what was written is then written over, by AIR's digits from the row. So the result is exact for
@@ -28,6 +30,7 @@
 #include "cuda/device/radix_passes.cuh"
 #include "cuda/device/row_reader.cuh"
 #include "cuda/device/shared_memory.cuh"
+#include "cuda/device/staged_candidates.cuh"
 #include "cuda/device/stored_candidates.cuh"
 #include "cuda/workspace.h"
 
@@ -60,7 +63,8 @@ struct Found {
 };
 
 // One warp's elements that reach the lower bound. They come from any lanes, a few at a time; once there are
-// enough, the warp sorts them out, a lane each: so what is long is done by full warps.
+// enough, the warp sorts them out, a lane each: so what is long is done by full warps. Candidates stay,
+// before what comes next, up to a number of them.
 template <class Order, class Index>
 class ReachingStage {
  public:
@@ -75,25 +79,35 @@ class ReachingStage {
   const Index last_index;
   const bool writes_winners;
   const EitherEnd<Bits> output;
-  const BoundedBuffer<Bits, Index> buffer;
-  unsigned long long *const winner_cursor, *const candidate_cursor;
-  WarpStage<Bits, Index, kHandedOver<Bits, Index>> entries;
+  unsigned long long* const winner_cursor;
+  const int most_kept;
+  StagedWriter<Bits, Index, BoundedBuffer<Bits, Index>, kHandedOver<Bits, Index>> candidates;
+  int kept = 0;  // entries that were sorted out
+
+  __device__ auto& entries() { return candidates.staged(); }
+  __device__ const auto& entries() const { return candidates.staged(); }
 
   __device__ __forceinline__ void sort_out() {
-    const Found found = tally();
+    Found found = tally();
+    found.candidates += static_cast<unsigned>(kept);
+    const bool writes_candidates = found.candidates > static_cast<unsigned>(most_kept);
     // Both counters at once.
     unsigned long long first = 0;
     if (lane() == 0 && found.winners > 0) first = atomicAdd(winner_cursor, found.winners);
-    if (lane() == 1 && found.candidates > 0) first = atomicAdd(candidate_cursor, found.candidates);
-    write({__shfl_sync(~0u, first, 0), __shfl_sync(~0u, first, 1)});
+    if (lane() == 1 && writes_candidates) first = atomicAdd(candidates.cursor(), found.candidates);
+    const unsigned long long first_candidate = __shfl_sync(~0u, first, 1);
+    write_winners(__shfl_sync(~0u, first, 0));
+    if (!writes_candidates) return;
+    candidates.write_out(first_candidate);
+    kept = 0;
   }
 
-  // How many go where; the same in all lanes.
+  // How many of those that are not sorted out go where; the same in all lanes.
   __device__ __forceinline__ Found tally() const {
     __syncwarp();  // the lanes' entries are in shared memory
     Found found{};
-    const int count = entries.count();
-    for (int i = lane(); i - lane() < count; i += 32) {
+    const int count = entries().count();
+    for (int i = kept + lane(); i - lane() < count; i += 32) {
       const Extended x = entry(i);
       found.winners += __popc(__ballot_sync(~0u, i < count && high < x));
       found.candidates += __popc(__ballot_sync(~0u, i < count && is_between(x)));
@@ -101,33 +115,35 @@ class ReachingStage {
     return found;
   }
 
-  // Writes winners and candidates from these places on, and counts the candidates.
-  __device__ __forceinline__ void write(Found first) {
-    const int count = entries.count();
-    for (int i = lane(); i - lane() < count; i += 32) {
+  // Sorts them out: writes winners from that place on, and counts candidates, which stay.
+  __device__ __forceinline__ void write_winners(unsigned long long first) {
+    const int count = entries().count();
+    for (int i = kept + lane(); i - lane() < count; i += 32) {
       const Extended x = entry(i);
+      const Bits value = entries().value(min(i, count - 1));
+      const Index index = entries().index(min(i, count - 1));
       const bool wins = i < count && high < x, stays = i < count && is_between(x);
-      const unsigned winners = __ballot_sync(~0u, wins), candidates = __ballot_sync(~0u, stays);
+      const unsigned winners = __ballot_sync(~0u, wins), staying = __ballot_sync(~0u, stays);
+      __syncwarp();  // all have read their entries, in whose places others come
       if (wins && writes_winners) {
-        output.write(static_cast<int64_t>(first.winners + __popc(winners & entries.lanes_below())),
-                     entries.value(i), static_cast<int64_t>(entries.index(i)));
+        output.write(static_cast<int64_t>(first + __popc(winners & entries().lanes_below())), value,
+                     static_cast<int64_t>(index));
       }
       if (stays) {
         atomicAdd(histogram + range.bin(x), 1u);
-        buffer.write(static_cast<int64_t>(first.candidates + __popc(candidates & entries.lanes_below())),
-                     entries.value(i), entries.index(i));
+        entries().put(kept + __popc(staying & entries().lanes_below()), value, index);
       }
-      first.winners += __popc(winners);
-      first.candidates += __popc(candidates);
+      first += __popc(winners);
+      kept += __popc(staying);
     }
-    entries.clear();
+    entries().keep(kept);
   }
 
  private:
-  __device__ int lane() const { return entries.lane(); }
+  __device__ int lane() const { return entries().lane(); }
   __device__ Extended entry(int i) const {
-    const int at = min(i, entries.count() - 1);
-    return {order(entries.value(at)), static_cast<Index>(last_index - entries.index(at))};
+    const int at = min(i, entries().count() - 1);
+    return {order(entries().value(at)), static_cast<Index>(last_index - entries().index(at))};
   }
   __device__ bool is_between(const Extended& x) const { return !(x < low) && !(high < x); }
 };
@@ -157,40 +173,37 @@ template <class Order, class Index>
 inline constexpr size_t kDivideBytes =
     kCountBytes<Index> + std::max(kStageBytes, kWarps* Stages<Order, Index>::kBytes);
 
-// What is left in the stages at the end, with one reservation a block. By all threads.
+// Writes the winners that are left in the stages at the end, with one reservation a block. By all threads.
 template <class Stage, class SureWinners>
-__device__ __forceinline__ void write_what_is_left(Stage& stage, SureWinners& sure_winners) {
-  __shared__ Found of_warps[kWarps];
+__device__ __forceinline__ void write_winners_left(Stage& stage, SureWinners& sure_winners) {
+  __shared__ unsigned long long of_stages[kWarps];
   __shared__ unsigned long long winner_counts[kWarps + 1];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const Found left = stage.tally();
-  if (threadIdx.x % 32 == 0) of_warps[warp] = left;
+  if (threadIdx.x % 32 == 0) of_stages[warp] = left.winners;
   sure_winners.publish(winner_counts);
   __syncthreads();  // all warps have told
   if (threadIdx.x == 0) {
-    Found all{};
-    for (Found& of_warp : of_warps) {
-      const Found own = of_warp;
-      of_warp = all;
-      all = {all.winners + own.winners, all.candidates + own.candidates};
-    }
-    const Found first{all.winners > 0 ? atomicAdd(stage.winner_cursor, all.winners) : 0,
-                      all.candidates > 0 ? atomicAdd(stage.candidate_cursor, all.candidates) : 0};
-    for (Found& of_warp : of_warps) {
-      of_warp = {of_warp.winners + first.winners, of_warp.candidates + first.candidates};
+    unsigned long long all = 0;
+    for (const unsigned long long of_stage : of_stages) all += of_stage;
+    unsigned long long next = all > 0 ? atomicAdd(stage.winner_cursor, all) : 0;
+    for (unsigned long long& of_stage : of_stages) {
+      const unsigned long long own = of_stage;
+      of_stage = next;
+      next += own;
     }
   }
   if (threadIdx.x == 32) sure_winners.reserve(winner_counts);
   __syncthreads();  // the places are known
-  stage.write(of_warps[warp]);
+  stage.write_winners(of_stages[warp]);
   sure_winners.finish(winner_counts);
 }
 
-// And the last block's part of step 3. `many`: so large a part of the row wins that winners are best told
-// from others as they are read.
+// And the blocks' part of step 3, which they do together if they are to `meet`. `many`: so large a part of
+// the row wins that winners are best told from others as they are read.
 template <class Order, class Index>
 __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
-    divide_row(RadixPasses<typename Order::Bits, Index> params, Order order, bool many) {
+    divide_row(RadixPasses<typename Order::Bits, Index> params, Order order, bool many, bool meet) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -207,7 +220,10 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   // The memory is idle while the bounds are found.
   prefetch_tiles(input, params.cols, part, params.blocks_per_row, tuning::kSamplePrefetchTiles);
   follow_kernel_before();
-  if (threadIdx.x == 0) range = range.between_bounds(params, state);
+  if (threadIdx.x == 0) {
+    if (meet) state.meeting.begin();
+    range = range.between_bounds(params, state);
+  }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
 
   const Extended low = state.bound, high = state.upper;
@@ -217,6 +233,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   const int warp = static_cast<int>(threadIdx.x) / 32;
   using WarpStages = Stages<Order, Index>;
   unsigned char* const own_stages = dynamic + kCountBytes<Index> + warp * WarpStages::kBytes;
+  const int staged = many ? WarpStages::kBeside : WarpStages::kAlone;
   Stage stage{order,
               range,
               histogram,
@@ -225,10 +242,9 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
               last_index,
               writes_winners,
               {params.output.row(row, params.k), params.k, from_end},
-              {params.buffer(0, row), params.buffer_capacity[0]},
               from_end ? &state.written_from_end : &state.written,
-              &state.buffered,
-              {own_stages, many ? WarpStages::kBeside : WarpStages::kAlone}};
+              meet ? staged / tuning::kReachingKeptShare : 0,
+              {own_stages, staged, {params.buffer(0, row), params.buffer_capacity[0]}, &state.buffered}};
   SureWinners<Bits, Index> sure_winners(own_stages + WarpStages::Reaching::bytes(WarpStages::kBeside),
                                         WarpStages::kWinners, stage.output, stage.winner_cursor);
   uint32_t counted = 0;                // winners, where they are not written
@@ -272,18 +288,18 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
         if (most_of_lane <= tuning::kReachingFewOfLane && most_of_lane <= kAtOnce) {
           for (int left = most_of_lane; left > 0; --left) {
             const int at = chosen != 0 ? __ffs(static_cast<int>(chosen)) - 1 : 0;
-            stage.entries.push(chosen != 0, element_of(loaded, at), index(at));
+            stage.entries().push(chosen != 0, element_of(loaded, at), index(at));
             chosen &= chosen - 1;
           }
-          if (stage.entries.is_full()) stage.sort_out();
+          if (stage.entries().is_full()) stage.sort_out();
         } else if constexpr (kElements > 1) {
 #pragma unroll
           for (int first = 0; first < kVectors * kElements; first += kAtOnce) {
-            stage.entries.push_each(
+            stage.entries().push_each(
                 chosen >> first & ((1u << kAtOnce) - 1),
                 [&](int i) { return loaded[(first + i) / kElements][(first + i) % kElements]; },
                 [&](int i) { return index(first + i); });
-            if (stage.entries.is_full()) stage.sort_out();
+            if (stage.entries().is_full()) stage.sort_out();
           }
         }
       },
@@ -300,11 +316,8 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   if (threadIdx.x % 32 == 0 && counted > 0) {
     atomicAdd(&state.written, static_cast<unsigned long long>(counted));
   }
-  write_what_is_left(stage, sure_winners);
-  add_counts(params, row, histogram, range.bins());  // begins with a barrier
-  if (is_last_block(&state.arrived, params.blocks_per_row)) {
-    select_stored(params, order, row, range, dynamic);
-  }
+  write_winners_left(stage, sure_winners);
+  finish_and_select(params, order, row, range, stage.candidates, meet, dynamic);
 }
 
 template <class Bits, class Index>
@@ -349,11 +362,9 @@ cudaError_t launch(const TwoBounds& config, const Problem& problem, const Buffer
   constexpr size_t kDivide = kDivideBytes<Order, Index>;
   error = allow_shared_memory(divide_row<Order, Index>, kDivide, allowed);
   if (error != cudaSuccess) return error;
-  const bool many =
-      problem.k > problem.cols / (problem.last_alone ? tuning::kManyColsPerCounted : tuning::kManyColsPerK);
   error = launch_kernel(ahead, divide_row<Order, Index>,
                         static_cast<unsigned>(problem.rows * config.blocks_per_row), kPassThreads, kDivide,
-                        stream, params, order, many);
+                        stream, params, order, config.many_win, config.blocks_meet);
   if (error != cudaSuccess) return error;
   return launch_passes(params, order, problem.rows, /*first=*/1, ahead, stream);
 }

@@ -4,14 +4,14 @@
 #include <cstdint>
 
 #include "cuda/device/key_range.cuh"
+#include "cuda/device/numbers.h"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/selection.cuh"
 #include "cuda/device/warp.cuh"
 
 namespace gputopk::cuda {
 
-// Digits of a list: bins for a few thousand entries.
-inline constexpr int kListDigitBits = 11;
+using tuning::kListDigitBits;
 inline constexpr int kListBins = 1 << kListDigitBits;
 
 template <class Word>

@@ -55,12 +55,21 @@ inline constexpr int kLikelyPasses = 3;
 // The work of starting and ending a block, in tiles: clearing bins, adding them up, arriving.
 inline constexpr double kPassOverheadTiles = 3;
 
+// Of a row whose blocks have so many tiles each, or more, one in so many is dealt as they are done.
+inline constexpr int64_t kDealtLeastTiles = 32;
+inline constexpr int kDealtShare = 10;
+
 // ---- Ranks of a list (list_ranks.cuh) ----
 
 // Equals that meet, and look at each other. Beyond, ranking all anew takes less.
 inline constexpr int kRanksMeeting = 8;
 
-// ---- Candidates stored before the passes (stored_candidates.cuh) ----
+// ---- A list in a block's shared memory (list_selection.cuh) ----
+
+// Digits: bins for a few thousand entries.
+inline constexpr int kListDigitBits = 11;
+
+// ---- Candidates stored before the passes (stored_candidates.cuh, staged_candidates.cuh) ----
 
 // The first digit of candidates, of their own range, which is counted as they are stored: every block clears
 // its bins and adds them up, and the next digit is as cheap.
@@ -70,6 +79,10 @@ inline constexpr int kStoredListBytes = 64 * 1024;
 // Where the last winner alone is wanted, it looks through the keys of so many, for those of one bin of the
 // first digit, in place of a pass (1 x 2^28, k = 2^14: 1.09 floors for 1.12).
 inline constexpr int kStoredScannedBytes = 256 * 1024;
+// Blocks meet where so many candidates are expected, or more, and each warp's stage, all but surely, has room
+// for its own: so many standard deviations more than it may have to take.
+inline constexpr double kStoredMeetLeast = 4096;
+inline constexpr double kStoredMeetDeviations = 6;
 // Digits of the passes: candidates are few, and a pass over them is mostly its bins.
 inline constexpr int kPassStoredDigitBits = 12;
 // Where more are expected, passes that have work: one, as their first digit is known; two for more than so

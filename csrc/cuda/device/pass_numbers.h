@@ -3,6 +3,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "core/problem.h"
@@ -44,6 +46,42 @@ inline int digit_bits_that_fit(const Problem& problem, const Device& device) {
   int bits = tuning::kPassMaxDigitBits;
   while (bits > 1 && stages + (index_bytes << bits) + kStatic > device.shared_bytes_per_block) --bits;
   return bits;
+}
+
+// Shared memory to select from a list of up to `bytes`: a histogram and the list.
+constexpr size_t list_selection_bytes(size_t bytes) {
+  return (sizeof(uint32_t) << tuning::kListDigitBits) + bytes;
+}
+
+// Of the stages of a block that stores candidates.
+inline constexpr size_t kStageBytes = list_selection_bytes(tuning::kStoredListBytes);
+
+// Candidates that each of its warps stages: as many as there is memory for, so that a tile of nothing but
+// candidates goes out at once. In whole lines, so that every warp's are aligned; of them, 32 are what
+// CandidateStore has beyond.
+constexpr int staged_candidates(int entry_bytes) {
+  constexpr int kWarps = tuning::kPassThreads / 32;
+  return static_cast<int>(kStageBytes / kWarps / static_cast<size_t>(entry_bytes) / 16 * 16) - 32;
+}
+
+// Of a candidate that is staged.
+inline int entry_bytes(const Problem& problem) {
+  return dtype_bytes(problem.dtype) + (has_narrow_indices(problem.cols) ? 4 : 8);
+}
+
+// Whether a row's blocks are to meet, and select from what they have staged: where there are many candidates,
+// and each warp has room for its own.
+inline bool can_meet(double candidates, int blocks_per_row, int room_of_warp) {
+  if (candidates < tuning::kStoredMeetLeast) return false;
+  const double of_warp = candidates / (double{tuning::kPassThreads / 32} * blocks_per_row);
+  return of_warp + tuning::kStoredMeetDeviations * std::sqrt(of_warp) <= room_of_warp;
+}
+
+// One in so many tiles is dealt to the blocks of a row that are done with others; 0: none. Where rows are few
+// and long: a turn is a barrier of a block.
+inline int share_dealt(const Problem& problem, int blocks_per_row) {
+  const int64_t tiles = divide_up(problem.cols, tile_elements(problem, tuning::kPassThreads));
+  return tiles >= tuning::kDealtLeastTiles * blocks_per_row ? tuning::kDealtShare : 0;
 }
 
 // Whether so many stored candidates are a list that a row's last block selects from at once.

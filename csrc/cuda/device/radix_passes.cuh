@@ -12,6 +12,7 @@
 
 #include "core/key_order.h"
 #include "core/problem.h"
+#include "cuda/device/meeting.cuh"
 #include "cuda/device/numbers.h"
 #include "cuda/device/radix_histogram.cuh"
 #include "cuda/device/row_reader.cuh"
@@ -79,6 +80,13 @@ struct RowState {
   unsigned long long written;   // winners written so far, from the first place on
   unsigned long long buffered;  // candidates stored by this pass; its last block resets it
   uint32_t arrived;             // parts of this pass that are done; its last block resets it
+  uint32_t tiles_taken;         // of those that are dealt (dealt_tiles.cuh)
+  // Where blocks tell winners among what they have staged (staged_candidates.cuh): whether some were written
+  // out before, how many that are, how many of them have been told, and how many are in the list that the
+  // last block selects from.
+  Meeting meeting;
+  uint32_t written_out;
+  unsigned long long staged, told, listed;
 
   // Lets a pass of so many parts begin. By one thread: what its block wrote before the last barrier is there
   // for all who see the number.
@@ -103,6 +111,7 @@ struct RadixPasses {
   int64_t k;
   int64_t buffer_capacity[2];  // a row
   int blocks_per_row;
+  int dealt_share;    // of a row that is read once: one in so many tiles is dealt to its blocks; 0: none
   int likely_passes;  // that have work for most rows, behind a first pass over the row
   int digit_bits;
   int index_bits;

@@ -80,6 +80,10 @@ __device__ Vector<Bits> load_vector(const Bits* source) {
 // The `wanted` of a reader that reads all tiles.
 struct AllTiles {};
 
+// Whether it reads all tiles too, but says itself which is next (dealt_tiles.cuh).
+template <class Wanted>
+inline constexpr bool kDealsTiles = false;
+
 // Walks the tiles of one part: every `parts`-th from `part` on, those that are wanted. A warp asks for 32 at
 // a time, a lane each, so that passing over most of a row costs little.
 template <class WantsTile>
@@ -241,8 +245,8 @@ __device__ void scan_tiles(const Bits* row, int64_t cols, int part, int parts, W
   };
 
   const auto wants_tile = [&] {
-    if constexpr (std::is_same_v<std::decay_t<Wanted>, AllTiles>) {
-      return AllTiles{};
+    if constexpr (std::is_same_v<std::decay_t<Wanted>, AllTiles> || kDealsTiles<std::decay_t<Wanted>>) {
+      return wanted;  // all
     } else {
       return [=](int64_t tile) {
         const int64_t tile_begin = shape.head + tile * tile_elements;

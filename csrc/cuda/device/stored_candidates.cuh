@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "cuda/device/list_selection.cuh"
+#include "cuda/device/pass_numbers.h"
 #include "cuda/device/radix_passes.cuh"
 
 namespace gputopk::cuda {
@@ -22,24 +23,15 @@ struct BoundedBuffer {
 template <class Bits, class Index>
 using CandidateStore = StagedWriter<Bits, Index, BoundedBuffer<Bits, Index>>;
 
-// Shared memory to select from a list of up to `bytes`: a histogram and the list.
-constexpr size_t list_selection_bytes(size_t bytes) { return sizeof(uint32_t) * kListBins + bytes; }
-
 // Shared memory of a block that stores candidates: what it counts, and its warps' stages, both of which its
 // last block needs for a histogram of all counts and for the list that it selects from.
 template <class Index>
 inline constexpr size_t kCountBytes = (sizeof(Index) << tuning::kStoredCountBits) + 16;
-inline constexpr size_t kStageBytes = list_selection_bytes(tuning::kStoredListBytes);
 template <class Index>
 inline constexpr size_t kStoreBytes = kCountBytes<Index> + kStageBytes;
 
-// Candidates that each warp of a storing block stages: as many as there is memory for, so that a tile of
-// nothing but candidates goes out at once. In whole lines, so that every warp's are aligned; of them, 32 are
-// what CandidateStore has beyond.
 template <class Bits, class Index>
-inline constexpr int kStagedCandidates =
-    static_cast<int>(kStageBytes / (tuning::kPassThreads / 32) / (sizeof(Bits) + sizeof(Index)) / 16 * 16) -
-    32;
+inline constexpr int kStagedCandidates = staged_candidates(static_cast<int>(sizeof(Bits) + sizeof(Index)));
 
 // How candidates, which all reach a bound, are told apart while they are stored: by the first digit of what
 // they are above it.
@@ -310,6 +302,14 @@ __device__ void add_counts(const RadixPasses<Bits, Index>& params, int64_t row, 
   }
 }
 
+// Writes out what the block's warps still have staged, as many as they have told. By all threads.
+template <class Store>
+__device__ void write_staged(Store& store, unsigned long long* counts) {
+  if (threadIdx.x == 0) store.reserve(counts);
+  __syncthreads();  // the places are known
+  store.finish(counts);
+}
+
 // Writes out what the block's warps still have staged, and adds what they have counted to the row's counts.
 // By all threads.
 template <class Store, class Bits, class Index>
@@ -318,9 +318,7 @@ __device__ void finish_store(const RadixPasses<Bits, Index>& params, int64_t row
   __shared__ unsigned long long counts[tuning::kPassThreads / 32 + 1];
   store.publish(counts);
   add_counts(params, row, histogram, bins);  // begins with a barrier
-  if (threadIdx.x == 0) store.reserve(counts);
-  __syncthreads();  // the places are known
-  store.finish(counts);
+  write_staged(store, counts);
 }
 
 // By the row's last block, as pass 0, once all that reaches a bound is in the selection's first buffer,

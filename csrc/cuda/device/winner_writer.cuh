@@ -78,9 +78,16 @@ class WarpStage {
     for (int i = 0; i < kAtOnce; ++i) push(taken >> i & 1, value(i), index(i));
   }
   // Once its entries have been read, with a barrier of the warp before new ones arrive.
-  __device__ void clear() {
+  __device__ void clear() { keep(0); }
+  // The first so many of them stay.
+  __device__ void keep(int count) {
     __syncwarp();
-    count_ = 0;
+    count_ = count;
+  }
+  // In the place of entry number i, which has been read.
+  __device__ void put(int i, Bits value, Index index) {
+    values_[i] = value;
+    indices_[i] = index;
   }
 
   __device__ static int lane() { return static_cast<int>(threadIdx.x) % 32; }
@@ -122,7 +129,11 @@ class StagedWriter {
     if (stage_.is_full()) flush();
   }
 
-  // What is left, with one atomic a block. The three steps are called by all threads of the block with a
+  // What is left.
+  __device__ Stage& staged() { return stage_; }
+  __device__ const Stage& staged() const { return stage_; }
+
+  // It is written out, with one atomic a block. The three steps are called by all threads of the block with a
   // barrier between them, so that several writers can share the barriers; `counts` is shared memory, a
   // number a warp and one more.
   __device__ void publish(unsigned long long* counts) const {
@@ -142,19 +153,21 @@ class StagedWriter {
     write_out(counts[blockDim.x / 32] + counts[threadIdx.x / 32]);
   }
 
- private:
-  __device__ void flush() {
-    unsigned long long base = 0;
-    if (Stage::lane() == 0) base = atomicAdd(cursor_, static_cast<unsigned long long>(stage_.count()));
-    write_out(__shfl_sync(~0u, base, 0));
-  }
-
+  // By the warp, from the sink's place number `base` on, which it has reserved.
   __device__ void write_out(unsigned long long base) {
     __syncwarp();  // the lanes' entries are in shared memory
     for (int i = Stage::lane(); i < stage_.count(); i += 32) {
       sink_.write(base + i, stage_.value(i), stage_.index(i));
     }
     stage_.clear();
+  }
+  __device__ unsigned long long* cursor() const { return cursor_; }
+
+ private:
+  __device__ void flush() {
+    unsigned long long base = 0;
+    if (Stage::lane() == 0) base = atomicAdd(cursor_, static_cast<unsigned long long>(stage_.count()));
+    write_out(__shfl_sync(~0u, base, 0));
   }
 
   Stage stage_;
