@@ -421,9 +421,11 @@ MUTANTS = (
     # Candidates that blocks have staged, and tell the winners among together.
     Mutant("device/meeting.cuh", "__syncthreads();  // the outcome is known", ";", MEETING),
     Mutant("device/meeting.cuh", "known = atomicCAS(&outcome, kOpen, own);", "known = own;", MEETING),
-    Mutant("device/meeting.cuh", "== static_cast<uint32_t>(blocks)", "> 0", MEETING_OF_MANY),
+    Mutant("device/meeting.cuh", "all && willing", "willing", MEETING_OF_MANY),
     Mutant("device/meeting.cuh", "RowBarrier(&arrived, blocks, /*waits=*/0).wait();", ";", MEETING),
-    Mutant("device/staged_candidates.cuh", "written_out || ", "", MEETING),
+    Mutant(
+        "device/staged_candidates.cuh", "written_out || k > above + staged", "k > above + staged", MEETING
+    ),
     Mutant(
         "device/staged_candidates.cuh",
         "__ldcg(&state.written_out) != 0",
@@ -436,12 +438,17 @@ MUTANTS = (
     Mutant("device/staged_candidates.cuh", "__syncthreads();  // the counts are there", ";", MEETING),
     Mutant("device/staged_candidates.cuh", "__syncthreads();  // all warps have told", ";", MEETING),
     Mutant("device/staged_candidates.cuh", "__syncthreads();  // the places are known", ";", MEETING),
-    Mutant("device/staged_candidates.cuh", "if (threadIdx.x == 0) first += written;", ";", MEETING),
+    Mutant(
+        "device/staged_candidates.cuh",
+        "written + static_cast<int64_t>(at)",
+        "static_cast<int64_t>(at)",
+        MEETING,
+    ),
     Mutant("device/staged_candidates.cuh", "(written + beyond + target.above)", "(written)", MEETING),
-    Mutant("device/staged_candidates.cuh", "k - above - beyond, staged", "k - above, staged", MEETING),
+    Mutant("device/staged_candidates.cuh", "k - above - beyond", "k - above", MEETING),
     Mutant("device/staged_candidates.cuh", "!wins && !(x < selection.low)", "!wins", MEETING),
     Mutant("delegate/two_bounds.cu", "found.candidates += static_cast<unsigned>(kept);", ";", TWO_BOUNDS),
-    Mutant("delegate/two_bounds.cu", "    kept = 0;\n", ";", TWO_BOUNDS),
+    Mutant("delegate/two_bounds.cu", "kept = 0;", ";", MEETING, which=2),
     # The last winner alone.
     Mutant(
         "device/stored_candidates.cuh",

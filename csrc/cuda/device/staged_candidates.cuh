@@ -46,8 +46,9 @@ __device__ void write_told(const RadixPasses<typename Order::Bits, Index>& param
     parts.listed += __popc(listed);
   }
   if (lane == 0) of_warps[warp] = parts;
-  __syncthreads();        // all warps have told
-  if (threadIdx.x < 2) {  // a thread for each of the two
+  __syncthreads();  // all warps have told
+  if (threadIdx.x < 2) {
+    // A thread for each of the two.
     const auto part = [&](int w) -> unsigned long long& {
       return threadIdx.x == 0 ? of_warps[w].winners : of_warps[w].listed;
     };
