@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(kPassThreads)
 template <class Order, class Index>
 __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
     store_candidates(RadixPasses<typename Order::Bits, Index> params, Order order, int spare_bits,
-                     bool meet) {
+                     int dealt_share, bool meet) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -94,7 +94,7 @@ __global__ void __launch_bounds__(kPassThreads, tuning::kPassBlocksPerSm)
   const Index last_index = static_cast<Index>(params.cols - 1);
   if (threadIdx.x == 0) {
     range = range.of(params, bound, static_cast<Word>(state.greatest), spare_bits);
-    turn = DealtTiles::turn_of(input, params.cols, params.blocks_per_row, params.dealt_share);
+    turn = DealtTiles::turn_of(input, params.cols, params.blocks_per_row, dealt_share);
   }
   __syncthreads();  // the range is known, and no bin is yet to be cleared
   const int64_t bound_index = static_cast<int64_t>(static_cast<Index>(last_index - bound.reversed));
@@ -146,7 +146,6 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
   params.select(problem, buffers);
   params.blocks_per_row = config.blocks_per_row;
   params.likely_passes = config.likely_passes;
-  params.dealt_share = config.dealt_share;
 
   constexpr int64_t kMostBlocks = 0x7FFFFFFF;
   if (problem.rows > kMostBlocks / std::max(config.blocks_per_row, config.sample.blocks)) {
@@ -166,9 +165,10 @@ cudaError_t launch(const FromSample& config, const Problem& problem, const Buffe
 
   error = allow_shared_memory(store_candidates<Order, Index>, kStoreBytes<Index>, allowed_store);
   if (error != cudaSuccess) return error;
-  error = launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
-                        kPassThreads, kStoreBytes<Index>, stream, params, order,
-                        sample.upper > 0 ? 0 : tuning::kSampleSpareBits, config.blocks_meet);
+  error =
+      launch_kernel(config.launches_ahead, store_candidates<Order, Index>, rows * config.blocks_per_row,
+                    kPassThreads, kStoreBytes<Index>, stream, params, order,
+                    sample.upper > 0 ? 0 : tuning::kSampleSpareBits, config.dealt_share, config.blocks_meet);
   if (error != cudaSuccess) return error;
   return launch_passes(params, order, problem.rows, /*first=*/1, config.launches_ahead, stream);
 }

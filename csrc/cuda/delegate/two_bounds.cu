@@ -5,9 +5,8 @@
 //   1. A sample of the row's elements gives two bounds (device/element_bounds.cuh).
 //   2. The row is read. What is above the upper bound goes straight to the output, or, where the last winner
 //      alone is wanted, is counted; what lies between the two is stored, and counted by a first digit.
-//   3. Of few candidates the row's last block selects the rest, of more its blocks do together, from what
-//   they
-//      have on chip, and of many radix passes do.
+//   3. Of few candidates the row's last block selects the rest; of more its blocks do together, from what is
+//      on chip; of many radix passes do.
 // Bounds are extended keys, as in from_sample.cu, and so are guesses as good on crowded rows as on others. A
 // bound on the wrong side of the k-th best, and more candidates than there is room for, are found out by
 // counting: what was written is then written over, by AIR's digits from the row. So the result is exact for
@@ -176,26 +175,17 @@ inline constexpr size_t kDivideBytes =
 // Writes the winners that are left in the stages at the end, with one reservation a block. By all threads.
 template <class Stage, class SureWinners>
 __device__ __forceinline__ void write_winners_left(Stage& stage, SureWinners& sure_winners) {
-  __shared__ unsigned long long of_stages[kWarps];
+  __shared__ unsigned long long of_stages[kWarps + 1];
   __shared__ unsigned long long winner_counts[kWarps + 1];
   const int warp = static_cast<int>(threadIdx.x) / 32;
   const Found left = stage.tally();
   if (threadIdx.x % 32 == 0) of_stages[warp] = left.winners;
   sure_winners.publish(winner_counts);
   __syncthreads();  // all warps have told
-  if (threadIdx.x == 0) {
-    unsigned long long all = 0;
-    for (const unsigned long long of_stage : of_stages) all += of_stage;
-    unsigned long long next = all > 0 ? atomicAdd(stage.winner_cursor, all) : 0;
-    for (unsigned long long& of_stage : of_stages) {
-      const unsigned long long own = of_stage;
-      of_stage = next;
-      next += own;
-    }
-  }
+  if (threadIdx.x == 0) reserve_places(of_stages, stage.winner_cursor);
   if (threadIdx.x == 32) sure_winners.reserve(winner_counts);
   __syncthreads();  // the places are known
-  stage.write_winners(of_stages[warp]);
+  stage.write_winners(of_stages[kWarps] + of_stages[warp]);
   sure_winners.finish(winner_counts);
 }
 

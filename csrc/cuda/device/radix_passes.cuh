@@ -111,7 +111,6 @@ struct RadixPasses {
   int64_t k;
   int64_t buffer_capacity[2];  // a row
   int blocks_per_row;
-  int dealt_share;    // of a row that is read once: one in so many tiles is dealt to its blocks; 0: none
   int likely_passes;  // that have work for most rows, behind a first pass over the row
   int digit_bits;
   int index_bits;

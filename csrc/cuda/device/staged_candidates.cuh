@@ -9,11 +9,6 @@
 
 namespace gputopk::cuda {
 
-// What a block has staged, by where it goes: how many, or the first one's place.
-struct StagedParts {
-  unsigned long long winners, listed;
-};
-
 // Writes those of a block's staged candidates that the selection has told to be winners, from the row's
 // winner number `written` on, behind those of other blocks, and lists its candidates. By all threads; `stage`
 // is the warp's.
@@ -26,7 +21,7 @@ __device__ void write_told(const RadixPasses<typename Order::Bits, Index>& param
   using Bits = typename Order::Bits;
   using Extended = ExtendedKey<typename KeyWord<Bits>::type, Index>;
   constexpr int kWarps = tuning::kPassThreads / 32;
-  __shared__ StagedParts of_warps[kWarps];
+  __shared__ unsigned long long winner_counts[kWarps + 1], listed_counts[kWarps + 1];
   auto& state = params.states[row];
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
   const Index last_index = static_cast<Index>(params.cols - 1);
@@ -38,45 +33,36 @@ __device__ void write_told(const RadixPasses<typename Order::Bits, Index>& param
     winners = __ballot_sync(~0u, there && wins);
     listed = __ballot_sync(~0u, there && !wins && !(x < selection.low));
   };
-  StagedParts parts{};
+  unsigned long long winners_before = 0, listed_before = 0;
   unsigned winners, listed;
   for (int i = lane; i - lane < stage.count(); i += 32) {
     sort_out(i, winners, listed);
-    parts.winners += __popc(winners);
-    parts.listed += __popc(listed);
+    winners_before += __popc(winners);
+    listed_before += __popc(listed);
   }
-  if (lane == 0) of_warps[warp] = parts;
+  if (lane == 0) {
+    winner_counts[warp] = winners_before;
+    listed_counts[warp] = listed_before;
+  }
   __syncthreads();  // all warps have told
-  if (threadIdx.x < 2) {
-    // A thread for each of the two.
-    const auto part = [&](int w) -> unsigned long long& {
-      return threadIdx.x == 0 ? of_warps[w].winners : of_warps[w].listed;
-    };
-    unsigned long long total = 0;
-    for (int w = 0; w < kWarps; ++w) {
-      const unsigned long long own = part(w);
-      part(w) = total;
-      total += own;
-    }
-    unsigned long long first = 0;
-    if (total > 0) first = atomicAdd(threadIdx.x == 0 ? &state.told : &state.listed, total);
-    for (int w = 0; w < kWarps; ++w) part(w) += first;
-  }
+  if (threadIdx.x == 0) reserve_places(winner_counts, &state.told);
+  if (threadIdx.x == 32) reserve_places(listed_counts, &state.listed);
   __syncthreads();  // the places are known
-  parts = of_warps[warp];
+  winners_before = winner_counts[kWarps] + winner_counts[warp];
+  listed_before = listed_counts[kWarps] + listed_counts[warp];
   const WinnerWriter<Bits> output = params.output.row(row, params.k);
   const unsigned below = (1u << lane) - 1;
   for (int i = lane; i - lane < stage.count(); i += 32) {
     sort_out(i, winners, listed);
     if (winners >> lane & 1) {
-      const unsigned long long at = parts.winners + static_cast<unsigned>(__popc(winners & below));
+      const unsigned long long at = winners_before + static_cast<unsigned>(__popc(winners & below));
       output.write(written + static_cast<int64_t>(at), stage.value(i), static_cast<int64_t>(stage.index(i)));
     } else if (listed >> lane & 1) {
-      const unsigned long long at = parts.listed + static_cast<unsigned>(__popc(listed & below));
+      const unsigned long long at = listed_before + static_cast<unsigned>(__popc(listed & below));
       list.write(static_cast<int64_t>(at), stage.value(i), stage.index(i));
     }
-    parts.winners += __popc(winners);
-    parts.listed += __popc(listed);
+    winners_before += __popc(winners);
+    listed_before += __popc(listed);
   }
 }
 
@@ -85,13 +71,13 @@ __device__ void write_told(const RadixPasses<typename Order::Bits, Index>& param
 // for which a list has room. Then each block writes the winners above that bin itself, behind those of
 // before, and the last finds those in the bin: no other candidate has gone to memory, and no pass is left. If
 // they can not, nothing is changed, and the same is said in all blocks. By all threads, once the row's counts
-// have been added to; `stage` is the warp's, the block has `staged_here` in its stages, and `shared` is its
-// own.
+// have been added to; `stage` is the warp's, `staged_counts` has how many are in those of the block, and
+// `shared` is its own.
 template <class Order, class Index, class Stage>
 __device__ bool select_staged(
     const RadixPasses<typename Order::Bits, Index>& params, const Order& order, int64_t row,
     const CandidateRange<typename KeyWord<typename Order::Bits>::type, Index>& range, const Stage& stage,
-    unsigned long long staged_here, unsigned char* shared) {
+    const unsigned long long* staged_counts, unsigned char* shared) {
   using Bits = typename Order::Bits;
   using Word = typename KeyWord<Bits>::type;
   using Extended = ExtendedKey<Word, Index>;
@@ -101,6 +87,8 @@ __device__ bool select_staged(
 
   bool all_staged = true;  // thread 0's answer counts
   if (threadIdx.x == 0) {
+    unsigned long long staged_here = 0;
+    for (int w = 0; w < tuning::kPassThreads / 32; ++w) staged_here += staged_counts[w];
     atomicAdd(&state.staged, staged_here);
     all_staged = __ldcg(&state.buffered) == 0;
     // Not told by `buffered` behind the barrier: blocks that go on may have begun to write out.
@@ -157,13 +145,7 @@ __device__ void finish_and_select(
   __shared__ unsigned long long counts[tuning::kPassThreads / 32 + 1];
   store.publish(counts);
   add_counts(params, row, reinterpret_cast<uint32_t*>(shared), range.bins());  // begins with a barrier
-  if (meet) {
-    unsigned long long staged = 0;
-    if (threadIdx.x == 0) {
-      for (int w = 0; w < tuning::kPassThreads / 32; ++w) staged += counts[w];
-    }
-    if (select_staged(params, order, row, range, store.staged(), staged, shared)) return;
-  }
+  if (meet && select_staged(params, order, row, range, store.staged(), counts, shared)) return;
   write_staged(store, counts);
   if (is_last_block(&params.states[row].arrived, params.blocks_per_row)) {
     select_stored(params, order, row, range, shared);

@@ -100,6 +100,19 @@ class WarpStage {
   int count_ = 0;  // the same in all lanes
 };
 
+// Places for what a block's warps have: `counts` says how many of each, and then how many before it; behind
+// them stands the first place, of those that `cursor` counts. By one thread.
+__device__ inline void reserve_places(unsigned long long* counts, unsigned long long* cursor) {
+  const int warps = static_cast<int>(blockDim.x) / 32;
+  unsigned long long total = 0;
+  for (int w = 0; w < warps; ++w) {
+    const unsigned long long count = counts[w];
+    counts[w] = total;
+    total += count;
+  }
+  counts[warps] = total > 0 ? atomicAdd(cursor, total) : 0;
+}
+
 // Writes what it stages. A global atomic an element costs up to 3.5 times the read (PERFORMANCE.md); here one
 // atomic serves `full` entries or more, no barrier is needed, and what is left at the end goes out with one
 // atomic a block.
@@ -139,16 +152,7 @@ class StagedWriter {
   __device__ void publish(unsigned long long* counts) const {
     if (Stage::lane() == 0) counts[threadIdx.x / 32] = static_cast<unsigned long long>(stage_.count());
   }
-  __device__ void reserve(unsigned long long* counts) const {  // by one thread
-    const int warps = static_cast<int>(blockDim.x) / 32;
-    unsigned long long total = 0;
-    for (int w = 0; w < warps; ++w) {
-      const unsigned long long count = counts[w];
-      counts[w] = total;
-      total += count;
-    }
-    counts[warps] = total > 0 ? atomicAdd(cursor_, total) : 0;
-  }
+  __device__ void reserve(unsigned long long* counts) const { reserve_places(counts, cursor_); }  // by one
   __device__ void finish(const unsigned long long* counts) {
     write_out(counts[blockDim.x / 32] + counts[threadIdx.x / 32]);
   }
